@@ -1,0 +1,24 @@
+"""`cua-lab`: one file per command group, heavy imports inside the commands."""
+
+import sys
+
+import typer
+
+from cua_lab.errors import LabError
+
+app = typer.Typer(
+    name="cua-lab",
+    help="A lab in which a vision-language model learns to drive a real screen.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the CLI; a `LabError` becomes one clear line and exit status 2."""
+    try:
+        app()
+    except LabError as error:
+        typer.secho(f"cua-lab: {error}", fg="red", err=True)
+        sys.exit(2)

@@ -1,0 +1,1 @@
+"""From episodes to training samples: turns, stitching, vision inputs, write-offs."""

@@ -1,0 +1,30 @@
+"""A `Turn` is one model call, token for token as the server returned it.
+
+Invariant: where log-probabilities are present there is exactly one for each output id.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One model call of an episode."""
+
+    prompt_ids: tuple[int, ...]
+    """Everything the server saw, images expanded to one id per visual token."""
+    output_ids: tuple[int, ...]
+    """What the policy sampled, the stop token included when it was sampled."""
+    output_logprobs: tuple[float, ...] | None = None
+    """One per output id, of the distribution sampled from; `None` where the server gave none."""
+    finish_reason: str = "stop"
+    """As the server said it: `stop`, `tool_calls`, `length`, ..."""
+    weight_version: str | None = None
+    """The weights that sampled it; `None` where the server does not say."""
+
+    def __post_init__(self) -> None:
+        logprobs = self.output_logprobs
+        if logprobs is not None and len(logprobs) != len(self.output_ids):
+            raise ValueError(
+                f"a turn has {len(self.output_ids)} output ids but {len(logprobs)} log-probabilities;"
+                " take both from the same array of the server's answer"
+            )
