@@ -17,6 +17,8 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the CLI; a `LabError` becomes one clear line and exit status 2."""
+    from cua_lab.cli import commands  # noqa: F401  (registers the commands)
+
     try:
         app()
     except LabError as error:

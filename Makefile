@@ -1,0 +1,64 @@
+# `make run` and `make test` set up everything they need; nothing has to be installed first.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
+  $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+NAME ?= laptop
+# One thread is safest on a shared machine: two are 1.55x as fast when idle and 10x slower when not.
+export OMP_NUM_THREADS ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: run smoke test lint types lab doctor notebooks notebooks-check browser-packages clean help
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+run: $(VENV)/.core  ## the main job: a policy learns from pixels; leaves runs/laptop
+	$(BIN)/cua-lab run --recipe laptop --name $(NAME)
+
+smoke: $(VENV)/.core  ## a few episodes and updates, under a minute
+	$(BIN)/cua-lab smoke
+
+doctor: $(VENV)/.core  ## what works on this machine, and how to mend the rest
+	$(BIN)/cua-lab doctor
+
+lab: $(VENV)/.core  ## JupyterLab on the notebooks
+	$(BIN)/jupyter lab notebooks
+
+test: $(VENV)/.test browser-packages  ## everything: unit, property, notebook and browser tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.test  ## ruff (notebooks too) and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+notebooks: $(VENV)/.test  ## re-execute the notebooks and store their outputs
+	$(BIN)/python -m cua_lab.notebooks store
+
+notebooks-check: $(VENV)/.test  ## fail where a stored output is not what a run gives
+	$(BIN)/python -m cua_lab.notebooks check
+
+# The browser tests want Debian's Chromium and X server. They are installed only in CI as root;
+# elsewhere the tests that need them say so and are skipped.
+browser-packages:
+	@if [ "$$CI" = true ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && ! { command -v chromium && command -v Xtigervnc; } >/dev/null; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	    chromium tigervnc-standalone-server fonts-dejavu-core >/dev/null; fi
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "cua-lab needs Python 3.11 or 3.12; none was found on the PATH. Install one, or name it: make PYTHON=/path/to/python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install -q -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[test,browser,sft]'
+	@touch $@ $(VENV)/.core
+
+clean:  ## remove the environment and caches (runs/ stays)
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
