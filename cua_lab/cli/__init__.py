@@ -15,6 +15,11 @@ app = typer.Typer(
 )
 
 
+@app.callback()
+def _root() -> None:
+    """A lab in which a vision-language model learns to drive a real screen."""
+
+
 def main() -> None:
     """Run the CLI; a `LabError` becomes one clear line and exit status 2."""
     from cua_lab.cli import commands  # noqa: F401  (registers the commands)

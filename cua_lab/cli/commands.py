@@ -1,1 +1,3 @@
 """Importing this module registers every command group on the app."""
+
+from cua_lab.cli import doctor  # noqa: F401

@@ -1,0 +1,30 @@
+"""`cua-lab doctor`."""
+
+import typer
+
+from cua_lab.cli import app
+
+COLOUR = {"ok": "green", "warn": "yellow", "fail": "red", "optional": "cyan"}
+
+
+@app.command()
+def doctor() -> None:
+    """Check this machine and say how to mend what is missing."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from cua_lab.doctor import examine
+
+    checks = examine()
+    table = Table(box=None, pad_edge=False)
+    for column in ("", "check", "saw", "what to do"):
+        table.add_column(column, overflow="fold")
+    for check in checks:
+        mark = f"[{COLOUR[check.status]}]{check.status}[/]"
+        table.add_row(mark, check.name, check.saw, check.fix)
+    Console().print(table)
+    failed = [check.name for check in checks if check.status == "fail"]
+    if failed:
+        typer.secho(f"not ready: {', '.join(failed)}", fg="red")
+        raise typer.Exit(1)
+    typer.secho("ready: `cua-lab smoke` takes under a minute, `make run` about ten", fg="green")

@@ -1,0 +1,52 @@
+"""The doctor names what it saw and how to mend it, and never prints a key."""
+
+from pathlib import Path
+
+import pytest
+
+from cua_lab import doctor
+
+
+def test_every_finding_that_is_not_ok_says_what_to_do() -> None:
+    assert all(check.fix for check in doctor.examine() if check.status != "ok")
+
+
+def test_a_check_without_a_fix_cannot_be_built() -> None:
+    with pytest.raises(ValueError, match="says no fix"):
+        doctor.Check("memory", "warn", "0.1 GiB")
+
+
+def test_a_stray_hud_key_is_found_in_each_place_and_its_value_is_never_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".hud").mkdir()
+    (tmp_path / ".hud" / ".env").write_text("HUD_API_KEY=planted-secret\n")
+    (tmp_path / ".env").write_text("export HUD_API_KEY = planted-secret\n")
+    monkeypatch.setenv("HUD_API_KEY", "planted-secret")
+    check = doctor.hud_keys(home=tmp_path, folder=tmp_path)
+    assert check.status == "warn"
+    assert check.saw.count(".env") == 2
+    assert "variable HUD_API_KEY" in check.saw
+    assert "planted-secret" not in check.saw + check.fix
+
+
+def test_an_empty_key_is_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HUD_API_KEY", raising=False)
+    (tmp_path / ".env").write_text("HUD_API_KEY=\nOTHER=1\n")
+    assert doctor.hud_keys(home=tmp_path, folder=tmp_path).status == "ok"
+
+
+def test_a_missing_or_old_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"torch": None, "httpx": "0.1"}
+    real = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: versions.get(name, real(name)))
+    check = next(iter(doctor.packages()))
+    assert check.status == "fail"
+    assert "torch is missing" in check.saw
+    assert "httpx 0.1 does not satisfy >=0.27" in check.saw
+
+
+def test_the_telemetry_trap_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HUD writes base64 screenshots to disk with this setting, whatever its name says."""
+    monkeypatch.setenv("HUD_TELEMETRY_ENABLED", "false")
+    assert "spans" in doctor.hud_telemetry().saw
