@@ -1,0 +1,1 @@
+"""From samples to better weights: demonstrations, SFT, rewards, advantages, losses, trainer."""
