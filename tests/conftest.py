@@ -2,15 +2,12 @@
 
 import os
 
-os.environ["OMP_NUM_THREADS"] = "1"
-os.environ["PYTHONHASHSEED"] = "0"
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
-os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["TQDM_DISABLE"] = "1"
-os.environ.pop("HUD_API_KEY", None)
-os.environ.pop("HUD_TELEMETRY_ENABLED", None)
-
 from hypothesis import HealthCheck, settings
+
+from cua_lab.notebooks import set_environment
+
+set_environment()
+os.environ["CUA_LAB_LESSON_RECIPE"] = "smoke"
 
 settings.register_profile(
     "normal",
