@@ -1,3 +1,6 @@
 """Importing this module registers every command group on the app."""
 
-from cua_lab.cli import doctor  # noqa: F401
+from cua_lab.cli import (  # noqa: F401
+    data,
+    doctor,
+)
