@@ -1,0 +1,161 @@
+"""A `Policy`: network, tokenizer and image processor, and what the lab must know about them.
+
+Saved and loaded as a plain Hugging Face checkpoint folder: any Qwen3-VL or Qwen2.5-VL folder
+loads, and what is saved here loads with transformers alone. Invariant: `forbidden_ids` is the one
+list of ids that the policy cannot say, used by whoever samples and whoever scores.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cua_lab.errors import LabError
+from cua_lab.policy.model import Shape, build_model, speed_up
+from cua_lab.policy.tokenizer import Corpus, load_tokenizer, token_ids, train_tokenizer
+from cua_lab.policy.vision import Vision, build_processor
+
+NEVER_SAID = (
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|vision_pad|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+)
+COORDINATES = {"qwen3_vl": "0-1000", "qwen2_5_vl": "pixels"}
+"""Qwen3-VL speaks thousandths of the screen, Qwen2.5-VL pixels of the RESIZED image."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Policy:
+    """Everything needed to sample from, score and train a vision-language policy."""
+
+    model: Any
+    """transformers' Qwen3-VL or Qwen2.5-VL for conditional generation."""
+    tokenizer: Any
+    """Its tokenizer, chat template included."""
+    vision: Vision
+    family: str
+    """`qwen3_vl` or `qwen2_5_vl`."""
+    coordinate_space: str
+    """`0-1000` or `pixels`: the space its clicks are in."""
+    forbidden_ids: tuple[int, ...]
+    """Ids masked out of every distribution: a sampled image pad would crash the next turn."""
+    stop_ids: tuple[int, ...]
+    """Ids that end an answer; the sampled one belongs to the answer."""
+    name: str = "policy"
+
+    @property
+    def image_token_id(self) -> int:
+        return int(self.model.config.image_token_id)
+
+    @property
+    def merge(self) -> int:
+        """Patches per image token along each side."""
+        return int(self.model.config.vision_config.spatial_merge_size)
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self.model.config.text_config.vocab_size)
+
+    @property
+    def parameters(self) -> int:
+        return sum(p.numel() for p in self.model.parameters())
+
+    def save(self, path: str | Path) -> Path:
+        """Write config, safetensors, tokenizer, template and preprocessor to a folder."""
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        with _quiet():
+            self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        self.vision.processor.save_pretrained(folder)
+        return folder
+
+
+def build_policy(shape: Shape, corpus: Corpus, *, seed: int, name: str = "small") -> Policy:
+    """A new small policy: tokenizer trained on `corpus`, weights random from `seed`."""
+    tokenizer = train_tokenizer(corpus)
+    model = build_model(shape, tokenizer, seed=seed)
+    return _assemble(model, tokenizer, Vision(build_processor()), name)
+
+
+def load_policy(path: str | Path, *, dtype: str = "float32") -> Policy:
+    """Load any Qwen3-VL or Qwen2.5-VL checkpoint folder, from disk only."""
+    from transformers import AutoModelForImageTextToText
+
+    folder = Path(path)
+    _check_folder(folder)
+    with _quiet():
+        model = AutoModelForImageTextToText.from_pretrained(
+            str(folder), dtype=dtype, local_files_only=True
+        )
+    tokenizer = load_tokenizer(folder)
+    if not tokenizer.chat_template:
+        raise LabError(f"{folder} has no chat template; add its chat_template.jinja")
+    return _assemble(speed_up(model), tokenizer, Vision(_load_processor(folder)), folder.name)
+
+
+def _assemble(model: Any, tokenizer: Any, vision: Vision, name: str) -> Policy:
+    family = str(model.config.model_type)
+    model.eval()
+    return Policy(
+        model=model,
+        tokenizer=tokenizer,
+        vision=vision,
+        family=family,
+        coordinate_space=COORDINATES[family],
+        forbidden_ids=_forbidden(model, tokenizer),
+        stop_ids=_stops(model, tokenizer),
+        name=name,
+    )
+
+
+def _forbidden(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """Specials, and rows of the matrix that no token owns (checkpoints pad their vocabulary)."""
+    unused = range(len(tokenizer), int(model.config.text_config.vocab_size))
+    return tuple(sorted({*token_ids(tokenizer, NEVER_SAID), *unused}))
+
+
+def _stops(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """The end of a turn, and whatever else the checkpoint's generation config ends on."""
+    eos = model.generation_config.eos_token_id
+    listed = eos if isinstance(eos, list) else [eos] if eos is not None else []
+    return tuple(sorted({*token_ids(tokenizer, ("<|im_end|>",)), *listed}))
+
+
+def _check_folder(folder: Path) -> None:
+    config = folder / "config.json"
+    if not config.is_file():
+        raise LabError(f"{folder} is not a checkpoint: no config.json; give a Hugging Face folder")
+    family = json.loads(config.read_text(encoding="utf-8")).get("model_type")
+    if family not in COORDINATES:
+        known = ", ".join(COORDINATES)
+        raise LabError(f"{folder} holds a model of type {family!r}; this lab drives {known}")
+    if not any(folder.glob("*.safetensors")):
+        raise LabError(f"{folder} has no *.safetensors weights")
+
+
+def _load_processor(folder: Path) -> Any:
+    """The image processor by class: `AutoProcessor` would want torchvision."""
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+    if not (folder / "preprocessor_config.json").is_file():
+        raise LabError(f"{folder} has no preprocessor_config.json; copy it from the model's page")
+    return Qwen2VLImageProcessorPil.from_pretrained(str(folder), local_files_only=True)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """No loading bar for a model that loads in 20 ms."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

@@ -1,0 +1,160 @@
+"""Teacher forcing: the log-probabilities a policy gives to tokens that already exist.
+
+A `Batch` holds B sequences padded on the right. Causal attention never looks right, so no
+attention mask is needed: padding changes nothing before it. Invariant: log-probabilities are of the
+distribution that was sampled from, log_softmax(logits / T) with the forbidden ids masked out first.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from cua_lab.policy.model import encode_images
+from cua_lab.policy.policy import Policy
+from cua_lab.policy.positions import mrope_positions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Example:
+    """One token sequence with its images."""
+
+    ids: Sequence[int]
+    """(T,), image pads expanded."""
+    pixels: np.ndarray
+    """float32 (n_patches, patch_dim), images in order."""
+    grids: np.ndarray
+    """int64 (n_images, 3)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Sequences ready for one forward pass."""
+
+    ids: torch.Tensor
+    """(B, T) long, padded on the right with 0."""
+    lengths: tuple[int, ...]
+    """Real tokens of each row."""
+    positions: torch.Tensor
+    """(3, B, T) long; padding stands at 0."""
+    pixels: torch.Tensor
+    """(n_patches, patch_dim) of the DISTINCT images."""
+    grids: torch.Tensor
+    """(n_distinct, 3)."""
+    image_index: tuple[int, ...]
+    """For each image of the rows, in order, which distinct image it is."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """What the policy thinks of chosen tokens; NaN where nothing was asked."""
+
+    logprobs: torch.Tensor
+    """(B, T): of token t given those before it."""
+    entropy: torch.Tensor
+    """(B, T): of the distribution that token t was drawn from, nats; carries no gradient."""
+
+
+def collate(policy: Policy, examples: Sequence[Example]) -> Batch:
+    """Pad on the right, compute positions, and keep each distinct image once."""
+    width = max(len(example.ids) for example in examples)
+    ids = np.zeros((len(examples), width), dtype=np.int64)
+    positions = np.zeros((3, len(examples), width), dtype=np.int64)
+    for row, example in enumerate(examples):
+        length = len(example.ids)
+        ids[row, :length] = example.ids
+        positions[:, row, :length] = mrope_positions(
+            example.ids,
+            example.grids,
+            image_token_id=policy.image_token_id,
+            merge=policy.merge,
+        )
+    pixels, grids, image_index = _distinct_images(examples)
+    return Batch(
+        ids=torch.from_numpy(ids),
+        lengths=tuple(len(example.ids) for example in examples),
+        positions=torch.from_numpy(positions),
+        pixels=torch.from_numpy(pixels),
+        grids=torch.from_numpy(grids),
+        image_index=image_index,
+    )
+
+
+def _distinct_images(
+    examples: Sequence[Example],
+) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+    """Group members share their first screenshot: encode it once, use it often."""
+    seen: dict[tuple[bytes, bytes], int] = {}
+    pixels: list[np.ndarray] = []
+    grids: list[np.ndarray] = []
+    index: list[int] = []
+    for example in examples:
+        rows = np.asarray(example.grids, dtype=np.int64).reshape(-1, 3)
+        bounds = np.cumsum([0, *rows.prod(axis=1)])
+        for grid, first, last in zip(rows, bounds, bounds[1:], strict=False):
+            patches = np.ascontiguousarray(example.pixels[first:last], dtype=np.float32)
+            key = (grid.tobytes(), patches.tobytes())
+            if key not in seen:
+                seen[key] = len(pixels)
+                pixels.append(patches)
+                grids.append(grid)
+            index.append(seen[key])
+    if not pixels:
+        return np.zeros((0, 0), np.float32), np.zeros((0, 3), np.int64), ()
+    return np.concatenate(pixels), np.stack(grids), tuple(index)
+
+
+def hidden_states(policy: Policy, batch: Batch) -> torch.Tensor:
+    """The last layer's states, (B, T, H): the head is left to whoever needs which positions."""
+    images = None
+    if batch.image_index:
+        features = encode_images(policy.model, batch.pixels, batch.grids)
+        images = features.select(batch.image_index).for_model()
+    return policy.model.model(
+        input_ids=batch.ids,
+        position_ids=batch.positions,
+        mm_encoder_outputs=images,
+        use_cache=False,
+    ).last_hidden_state
+
+
+def policy_forward(policy: Policy, batch: Batch) -> torch.Tensor:
+    """Logits (B, T, V) at every position: for looking; training asks `score`."""
+    return policy.model.lm_head(hidden_states(policy, batch))
+
+
+def masked_logits(
+    logits: torch.Tensor, *, temperature: float, forbidden_ids: Sequence[int]
+) -> torch.Tensor:
+    """Logits (..., V) of what is sampled from: at a temperature, forbidden ids at -inf."""
+    scaled = logits.float() / temperature
+    if not forbidden_ids:
+        return scaled
+    return scaled.index_fill(-1, torch.tensor(forbidden_ids, device=logits.device), -torch.inf)
+
+
+def score(policy: Policy, batch: Batch, where: torch.Tensor, *, temperature: float = 1.0) -> Scores:
+    """Log-probability and entropy of the tokens at `where` (B, T) bool; the rest is NaN.
+
+    The head runs on those positions only: answers are a fifth of an episode's tokens.
+    """
+    if bool(where[:, 0].any()):
+        raise ValueError("token 0 of a sequence has no prediction; `where` must be False there")
+    states = hidden_states(policy, batch)[:, :-1][where[:, 1:]]  # (N, H)
+    logits = masked_logits(
+        policy.model.lm_head(states),
+        temperature=temperature,
+        forbidden_ids=policy.forbidden_ids,
+    )
+    logprobs = torch.log_softmax(logits, dim=-1)  # (N, V)
+    chosen = logprobs.gather(-1, batch.ids[where][:, None])[:, 0]  # (N,)
+    with torch.no_grad():
+        entropy = -(logprobs.exp() * logprobs.clamp(min=-1e9)).sum(-1)  # (N,); 0 * -inf is NaN
+    return Scores(logprobs=_spread(chosen, where), entropy=_spread(entropy, where))
+
+
+def _spread(values: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+    """(N,) back to (B, T), NaN elsewhere; the gradient comes back through the scatter."""
+    empty = torch.full(where.shape, torch.nan, dtype=values.dtype, device=values.device)
+    return empty.masked_scatter(where, values)

@@ -1,0 +1,158 @@
+"""From OpenAI messages to prompt ids, by the policy's own chat template.
+
+Messages are taken as HUD sends them: content a string or a list of parts, images as data URLs,
+tool-call arguments as JSON strings. Invariant of the small policy's template (chat_template.jinja):
+a rendered prompt, the canonical text of the answer, `<|im_end|>` and a newline are a prefix of the
+next turn's prompt, so nothing that was sampled is ever re-tokenised.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cua_lab.errors import LabError
+
+Message = dict[str, Any]
+ROLES = ("system", "user", "assistant", "tool")
+
+
+def chat_template() -> str:
+    """The small policy's template; it is saved with the checkpoint as `chat_template.jinja`."""
+    return (Path(__file__).parent / "chat_template.jinja").read_text(encoding="utf-8").rstrip("\n")
+
+
+def call_text(name: str, arguments: dict[str, Any]) -> str:
+    """The canonical text of one tool call: what the template renders and a warm policy says."""
+    body = json.dumps(arguments, ensure_ascii=False)
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {body}}}\n</tool_call>'
+
+
+def render_text(
+    tokenizer: Any,  # transformers.PreTrainedTokenizerFast
+    messages: Sequence[Message],
+    tools: Sequence[dict[str, Any]] | None = None,
+    *,
+    add_generation_prompt: bool = True,
+) -> str:
+    """The prompt as text, one `<|image_pad|>` per image."""
+    return tokenizer.apply_chat_template(
+        [_for_template(message, index) for index, message in enumerate(messages)],
+        tools=list(tools) if tools else None,
+        tokenize=False,
+        add_generation_prompt=add_generation_prompt,
+    )
+
+
+def render(
+    tokenizer: Any,  # transformers.PreTrainedTokenizerFast
+    messages: Sequence[Message],
+    tools: Sequence[dict[str, Any]] | None = None,
+    *,
+    add_generation_prompt: bool = True,
+) -> list[int]:
+    """The prompt's ids, ONE pad id per image; `expand_images` makes room for its tokens."""
+    text = render_text(tokenizer, messages, tools, add_generation_prompt=add_generation_prompt)
+    return encode(tokenizer, text)
+
+
+def encode(tokenizer: Any, text: str) -> list[int]:
+    """Ids of `text`, special tokens recognised and none added."""
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def expand_images(ids: Sequence[int], counts: Sequence[int], image_token_id: int) -> list[int]:
+    """Each single pad id becomes as many as its image has tokens, in order."""
+    pads = sum(1 for token in ids if token == image_token_id)
+    if pads != len(counts):
+        raise LabError(
+            f"the prompt has {pads} image places but {len(counts)} images came with it; "
+            "a template may drop images (inside tool messages), or text may spell a special token"
+        )
+    remaining = iter(counts)
+    out: list[int] = []
+    for token in ids:
+        out.extend([token] * next(remaining) if token == image_token_id else [token])
+    return out
+
+
+def images_of(messages: Sequence[Message]) -> list[bytes]:
+    """The images of a conversation in the order of the prompt, as encoded bytes."""
+    parts = [
+        part
+        for message in messages
+        if isinstance(message.get("content"), list)
+        for part in message["content"]
+    ]
+    return [_image_bytes(part) for part in parts if _is_image(part)]
+
+
+def image_part(png: bytes) -> dict[str, Any]:
+    """A PNG as HUD puts it into a message."""
+    url = "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _is_image(part: Any) -> bool:
+    return isinstance(part, dict) and ("image_url" in part or part.get("type") == "image")
+
+
+def _image_bytes(part: dict[str, Any]) -> bytes:
+    url = part.get("image_url")
+    url = url.get("url") if isinstance(url, dict) else url
+    if not isinstance(url, str) or not url.startswith("data:image/") or ";base64," not in url:
+        raise LabError(
+            f"an image came as {str(url)[:40]!r}; send it as a data URL: data:image/png;base64,..."
+        )
+    try:
+        return base64.b64decode(url.split(";base64,", 1)[1], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise LabError(f"an image's base64 cannot be decoded: {error}") from error
+
+
+def _for_template(message: Message, index: int) -> Message:
+    """One message as templates expect it: arguments parsed, images reduced to a mark."""
+    role = message.get("role")
+    if role not in ROLES:
+        raise LabError(f"message {index} has role {role!r}; expected one of {', '.join(ROLES)}")
+    out: Message = {"role": role, "content": _content(message.get("content"), index)}
+    if message.get("tool_calls"):
+        out["tool_calls"] = [_call(call, index) for call in message["tool_calls"]]
+    return out
+
+
+def _content(content: Any, index: int) -> str | list[dict[str, Any]]:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise LabError(
+            f"message {index} has content of type {type(content).__name__}; "
+            "expected a string or a list of parts"
+        )
+    return [_part(part, index) for part in content]
+
+
+def _part(part: Any, index: int) -> dict[str, Any]:
+    if _is_image(part):
+        return {"type": "image"}
+    if isinstance(part, dict) and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    raise LabError(f"message {index} has a part that is neither text nor an image: {part!r:.80}")
+
+
+def _call(call: dict[str, Any], index: int) -> dict[str, Any]:
+    function = call.get("function", call)
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except json.JSONDecodeError as error:
+            raise LabError(
+                f"message {index} replays a call whose arguments are not JSON ({error}): "
+                f"{arguments!r:.80}"
+            ) from error
+    return {"type": "function", "function": {"name": function["name"], "arguments": arguments}}

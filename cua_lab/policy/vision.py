@@ -1,0 +1,191 @@
+"""Screens as the policy sees them: sizes and token counts as plain arithmetic, pixels as patches.
+
+An image becomes `pixel_values` float32 (n_patches, patch_dim) and `grid_thw` int64 (1, 3); it costs
+`t * h * w / merge**2` tokens. Invariant: `Vision.patchify` equals the family's own image processor
+bit for bit, also on the fast path for images that need no resizing.
+"""
+
+import hashlib
+import io
+import math
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from cua_lab.errors import LabError
+
+Patches = tuple[np.ndarray, np.ndarray]
+"""pixel_values float32 (n_patches, patch_dim), grid_thw int64 (1, 3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """How a family cuts an image into tokens."""
+
+    patch: int
+    """Side of a patch, px."""
+    merge: int = 2
+    """Patches per token along each side."""
+    min_pixels: int = 56 * 56
+    """Images of a smaller area are enlarged to it."""
+    max_pixels: int = 28 * 28 * 1280
+    """Images of a larger area are shrunk to it."""
+
+    @property
+    def factor(self) -> int:
+        """Side of a token, px: both sides of a resized image are multiples of it."""
+        return self.patch * self.merge
+
+
+QWEN3_VL = Geometry(patch=16, min_pixels=256 * 256, max_pixels=4096 * 4096)
+QWEN2_5_VL = Geometry(patch=14, min_pixels=56 * 56, max_pixels=14 * 14 * 4 * 16384)
+SMALL = Geometry(patch=16, min_pixels=32 * 32, max_pixels=1024 * 1024)
+"""The small policy: Qwen3-VL's cut without its minimum area, so that 128 px screens stay 128 px."""
+
+
+def smart_resize(width: int, height: int, geometry: Geometry) -> tuple[int, int]:
+    """The (width, height) an image is resized to: multiples of the factor, area within bounds."""
+    if width < 1 or height < 1:
+        raise LabError(f"an image of {width}x{height} px has no area; send one of at least 1x1 px")
+    if max(width, height) / min(width, height) > 200:
+        raise LabError(f"an image of {width}x{height} px is too narrow: its sides differ over 200x")
+    factor, area = geometry.factor, width * height
+    new_w, new_h = round(width / factor) * factor, round(height / factor) * factor
+    if new_w * new_h > geometry.max_pixels:
+        beta = math.sqrt(area / geometry.max_pixels)
+        new_w = max(factor, math.floor(width / beta / factor) * factor)
+        new_h = max(factor, math.floor(height / beta / factor) * factor)
+    elif new_w * new_h < geometry.min_pixels:
+        beta = math.sqrt(geometry.min_pixels / area)
+        new_w = math.ceil(width * beta / factor) * factor
+        new_h = math.ceil(height * beta / factor) * factor
+    return new_w, new_h
+
+
+def tokens_for(width: int, height: int, geometry: Geometry) -> int:
+    """How many image tokens a screenshot of this size costs."""
+    new_w, new_h = smart_resize(width, height, geometry)
+    return (new_w // geometry.factor) * (new_h // geometry.factor)
+
+
+def tokens_of(grid_thw: np.ndarray, merge: int = 2) -> list[int]:
+    """Image tokens of each row of a grid (n_images, 3)."""
+    return [int(t * h * w) // merge**2 for t, h, w in np.asarray(grid_thw).reshape(-1, 3)]
+
+
+def to_image(source: bytes | Image.Image) -> Image.Image:
+    """An RGB image from encoded bytes; a file that cannot be read is the sender's mistake."""
+    if isinstance(source, Image.Image):
+        return source.convert("RGB")
+    try:
+        return Image.open(io.BytesIO(source)).convert("RGB")
+    except (OSError, SyntaxError, ValueError) as error:
+        head = source[:8].hex(" ")
+        raise LabError(
+            f"cannot read an image of {len(source)} bytes (starts {head}): {error}; send a PNG"
+        ) from error
+
+
+@dataclass(slots=True)
+class Vision:
+    """The image processor of a policy, with a cache by content."""
+
+    processor: Any
+    """The family's transformers image processor; saved with the checkpoint."""
+    cache_size: int = 512
+    """Images kept as patches (a 128 px screen: 0.4 MB)."""
+    _lut: np.ndarray | None = None
+    _cache: "OrderedDict[bytes, Patches]" = field(default_factory=OrderedDict)
+
+    @property
+    def geometry(self) -> Geometry:
+        size = self.processor.size
+        return Geometry(
+            patch=self.processor.patch_size,
+            merge=self.processor.merge_size,
+            min_pixels=int(size["shortest_edge"]),
+            max_pixels=int(size["longest_edge"]),
+        )
+
+    def patchify(self, source: bytes | Image.Image) -> Patches:
+        """Patches of one image; the arrays are shared with the cache and read-only."""
+        key = _content_key(source)
+        if key in self._cache:
+            self._cache.move_to_end(key)
+            return self._cache[key]
+        patches = self._patchify(to_image(source))
+        for array in patches:
+            array.setflags(write=False)
+        self._cache[key] = patches
+        if len(self._cache) > self.cache_size:
+            self._cache.popitem(last=False)
+        return patches
+
+    def _patchify(self, image: Image.Image) -> Patches:
+        geometry = self.geometry
+        if smart_resize(image.width, image.height, geometry) == image.size:
+            return self._cut(np.asarray(image), geometry)
+        return self.reference(image)
+
+    def reference(self, image: Image.Image) -> Patches:
+        """The processor itself: the fast path's yardstick, and the way of images to be resized."""
+        out = self.processor(images=[image], return_tensors="np")
+        pixels = np.ascontiguousarray(out["pixel_values"], dtype=np.float32)
+        return pixels, np.asarray(out["image_grid_thw"], dtype=np.int64)
+
+    def _cut(self, rgb: np.ndarray, geometry: Geometry) -> Patches:
+        """The processor's layout (gh gw mh mw) (C T ph pw), values by table: 0.1 ms for 128 px."""
+        patch, merge = geometry.patch, geometry.merge
+        rows, cols = rgb.shape[0] // geometry.factor, rgb.shape[1] // geometry.factor
+        values = self._table()[np.arange(3), rgb]  # (H, W, 3) float32
+        blocks = values.reshape(rows, merge, patch, cols, merge, patch, 3)
+        blocks = blocks.transpose(0, 3, 1, 4, 6, 2, 5)[:, :, :, :, :, None]
+        frames = self.processor.temporal_patch_size
+        blocks = np.broadcast_to(blocks, (*blocks.shape[:5], frames, patch, patch))
+        pixels = blocks.reshape(rows * cols * merge**2, 3 * frames * patch * patch)
+        return pixels, np.array([[1, rows * merge, cols * merge]], dtype=np.int64)
+
+    def _table(self) -> np.ndarray:
+        """Normalised value of each byte in each channel (3, 256), asked of the processor itself."""
+        if self._lut is None:
+            side = self.geometry.factor
+            ramp = np.arange(256, dtype=np.uint8)
+            canvas = np.resize(ramp, (256, side))
+            canvas[:] = ramp[:, None]
+            image = Image.fromarray(np.stack([canvas] * 3, axis=-1))
+            out = self.processor(images=[image], return_tensors="np", do_resize=False)
+            self._lut = _first_columns(np.asarray(out["pixel_values"]), self.geometry, rows=256)
+        return self._lut
+
+
+def _first_columns(pixels: np.ndarray, geometry: Geometry, *, rows: int) -> np.ndarray:
+    """Undo the patch layout of an image one token wide; its first column, (3, rows)."""
+    merge, patch = geometry.merge, geometry.patch
+    blocks = pixels.reshape(rows // geometry.factor, merge, merge, 3, -1, patch, patch)
+    column = blocks[:, :, 0, :, 0, :, 0]  # (gh, mh, C, ph)
+    return np.ascontiguousarray(column.transpose(2, 0, 1, 3).reshape(3, rows), dtype=np.float32)
+
+
+def _content_key(source: bytes | Image.Image) -> bytes:
+    if isinstance(source, bytes):
+        return hashlib.blake2b(source, digest_size=16).digest()
+    head = f"{source.mode} {source.size} ".encode()
+    return hashlib.blake2b(head + source.tobytes(), digest_size=16).digest()
+
+
+def build_processor(
+    geometry: Geometry = SMALL, *, mean: float = 0.91, std: float = 0.27
+) -> Any:  # Qwen2VLImageProcessorPil
+    """The real Qwen2-VL image processor; mean and std suit flat screens (CLIP's taught nothing)."""
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+    return Qwen2VLImageProcessorPil(
+        patch_size=geometry.patch,
+        merge_size=geometry.merge,
+        size={"shortest_edge": geometry.min_pixels, "longest_edge": geometry.max_pixels},
+        image_mean=[mean] * 3,
+        image_std=[std] * 3,
+    )
