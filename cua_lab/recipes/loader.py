@@ -1,0 +1,204 @@
+"""Annotated YAML into frozen dataclasses, strictly.
+
+Data model: a tree of plain values with the line each key stands on. A recipe may give a section
+(`grpo:`) at the top, for all stages, and again inside a stage, for that one; an override from the
+command line (`grpo.steps=4`, `stages.click.grpo.lr=1e-4`) wins over both. Invariant: every key of
+the file lands in a field or is an error that names key, file, line and what is allowed there.
+"""
+
+import dataclasses
+import difflib
+import math
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from cua_lab.errors import LabError
+from cua_lab.recipes.settings import Range, Recipe, Stage
+from cua_lab.recipes.source import Places, Source, join, read_yaml
+
+FOLDER = Path(__file__).parent
+SHARED = frozenset(field.name for field in dataclasses.fields(Stage)) - {"name"}
+"""Sections that may also stand at the top of a recipe, for all of its stages."""
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with the package."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """A recipe by its name (`laptop`) or its file, with `key.sub=value` overrides on top."""
+    path = Path(name_or_path)
+    if path.suffix not in (".yaml", ".yml"):
+        if str(name_or_path) not in recipe_names():
+            raise LabError(
+                f"no recipe {str(name_or_path)!r}; there are {', '.join(recipe_names())}."
+                " A recipe of your own is given by its file, my-recipe.yaml"
+            )
+        path = FOLDER / f"{name_or_path}.yaml"
+    if not path.is_file():
+        raise LabError(f"there is no file {path}; the package's recipes: {recipe_names()}")
+    return parse_recipe(path.read_text(), file=path.name, name=path.stem, overrides=overrides)
+
+
+def parse_recipe(
+    text: str, *, file: str = "recipe", name: str = "recipe", overrides: Sequence[str] = ()
+) -> Recipe:
+    """A recipe from YAML text; `name` is used where the text gives none."""
+    places: Places = {}
+    tree = read_yaml(text, file, places)
+    if not isinstance(tree, dict):
+        raise LabError(f"{file}: a recipe is a mapping of sections, not a {type(tree).__name__}")
+    tree.setdefault("name", name)
+    tree = _spread(tree, Source(file, places))
+    for override in overrides:
+        _override(tree, override, places)
+    return _build(Recipe, tree, "", Source(file, places))
+
+
+def dump_recipe(recipe: Recipe) -> str:
+    """The resolved recipe as YAML: every value in its place, loadable again."""
+    return yaml.safe_dump(_plain(recipe), sort_keys=False, allow_unicode=True)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+# ---------------------------------------------------------------- stages and overrides
+
+
+def _spread(tree: dict[str, Any], source: Source) -> dict[str, Any]:
+    """Copy the shared sections into each stage, below the stage's own values."""
+    shared = {key: tree.pop(key) for key in list(tree) if key in SHARED}
+    stages = tree.get("stages")
+    if stages is None:
+        raise source.error("", 'there is no "stages": a recipe needs one at least')
+    if not isinstance(stages, list) or not all(isinstance(stage, dict) for stage in stages):
+        raise source.error("stages", '"stages" must be a list of sections, each with a "name"')
+    tree["stages"] = [_merge(shared, stage) for stage in stages]
+    return tree
+
+
+def _merge(below: Any, above: Any) -> Any:
+    """`above` over `below`; an empty section takes nothing away."""
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return below if above is None else above
+    merged = dict(below)
+    for key, value in above.items():
+        merged[key] = _merge(below[key], value) if key in below else value
+    return merged
+
+
+def _override(tree: dict[str, Any], override: str, places: Places) -> None:
+    """Set `key.sub=value` in the tree; a shared section is set in every stage."""
+    path, equals, text = override.partition("=")
+    keys = path.strip().split(".")
+    if not equals or not all(keys):
+        raise LabError(f"override {override!r}: write it as key.sub=value, such as grpo.steps=4")
+    value = read_yaml(text, f"override {override!r}", {}) if text.strip() else None
+    stages = tree["stages"]
+    if keys[0] in SHARED:
+        targets = [(stage, keys, f"stages.{stage.get('name')}.") for stage in stages]
+    elif keys[0] == "stages" and len(keys) > 2:
+        named = [stage for stage in stages if stage.get("name") == keys[1]]
+        if not named:
+            known = ", ".join(str(stage.get("name")) for stage in stages)
+            raise LabError(f"override {override!r}: no stage {keys[1]!r}; there are {known}")
+        targets = [(stage, keys[2:], f"stages.{keys[1]}.") for stage in named]
+    else:
+        targets = [(tree, keys, "")]
+    for target, inner, prefix in targets:
+        places[prefix + ".".join(inner)] = f"override {override!r}"
+        for key in inner[:-1]:
+            target = target.setdefault(key, {})
+            if not isinstance(target, dict):
+                raise LabError(f"override {override!r}: {key!r} is a value, not a section")
+        target[inner[-1]] = value
+
+
+# ---------------------------------------------------------------- building, with checks
+
+
+def _build(cls: Any, tree: Any, path: str, source: Source) -> Any:
+    """A dataclass from a mapping; every key must be a field, every value of its kind."""
+    tree = {} if tree is None else tree
+    if not isinstance(tree, dict):
+        raise source.error(path, f"{path} is {tree!r}; it is a section with keys of its own")
+    hints = get_type_hints(cls, include_extras=True)
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    for key in tree:
+        if key not in fields:
+            raise source.error(join(path, key), _unknown(key, path, fields))
+    values = {
+        key: _convert(value, hints[key], join(path, key), source) for key, value in tree.items()
+    }
+    for key, field in fields.items():
+        required = field.default is dataclasses.MISSING
+        if key not in values and required and field.default_factory is dataclasses.MISSING:
+            raise source.error(path, f"{join(path, key)} is missing and has no default")
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise source.error(path, f"{path or 'the recipe'}: {error}") from error
+
+
+def _unknown(key: str, path: str, fields: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(key, fields, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    place = f"section {path!r}" if path else "a recipe"
+    return f"unknown key {join(path, key)!r}{hint} Allowed in {place}: {', '.join(fields)}"
+
+
+def _convert(value: Any, hint: Any, path: str, source: Source) -> Any:
+    allowed: Range | None = None
+    if get_origin(hint) is Annotated:
+        hint, allowed = get_args(hint)[0], get_args(hint)[1]
+    if get_origin(hint) in (Union, types.UnionType):
+        if value is None and type(None) in get_args(hint):
+            return None
+        (option,) = [option for option in get_args(hint) if option is not type(None)]
+        return _convert(value, option, path, source)
+    if dataclasses.is_dataclass(hint):
+        return _build(hint, value, path, source)
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list):
+            raise source.error(path, f"{path} is {value!r}; expected a list")
+        kind, items = get_args(hint)[0], []
+        for index, item in enumerate(value):
+            name = item.get("name", index) if isinstance(item, dict) else index
+            items.append(_convert(item, kind, f"{path}.{name}", source))
+        return tuple(items)
+    if get_origin(hint) is dict:
+        if not isinstance(value, dict):
+            raise source.error(path, f"{path} is {value!r}; expected a mapping of names to values")
+        return value
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            options = ", ".join(map(repr, get_args(hint)))
+            raise source.error(path, f"{path} is {value!r}; expected one of {options}")
+        return value
+    return _scalar(value, hint, allowed, path, source)
+
+
+def _scalar(value: Any, hint: Any, allowed: Range | None, path: str, source: Source) -> Any:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    fits = {
+        bool: isinstance(value, bool),
+        int: number and isinstance(value, int),
+        float: number and math.isfinite(value),
+        str: isinstance(value, str),
+    }
+    expected = words[hint] + (f" {allowed}" if allowed else "")
+    if not fits[hint] or (allowed is not None and value not in allowed):
+        raise source.error(path, f"{path} is {value!r}; expected {expected}")
+    return float(value) if hint is float else value

@@ -1,0 +1,245 @@
+"""Every number a run can be given, with its default and its allowed range.
+
+Data model: `Recipe` = how to run and to serve, plus stages; a `Stage` trains one policy on one
+task: `policy`, `tasks`, `tool`, `agent`, `sft`, `grpo`, `eval`. Invariant: this module is the only
+place of a default, and it imports nothing heavy; YAML files hold what differs, and why.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+if TYPE_CHECKING:
+    from cua_lab.policy.model import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Allowed numbers, ends included."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        if math.isinf(self.high):
+            return f"of at least {self.low:g}"
+        return f"from {self.low:g} to {self.high:g}"
+
+
+Count = Annotated[int, Range(1)]
+Natural = Annotated[int, Range(0)]
+Share = Annotated[float, Range(0, 1)]
+Rate = Annotated[float, Range(0, 0.1)]
+NonNegative = Annotated[float, Range(0)]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """The run as a whole."""
+
+    seed: int = 0
+    concurrency: Count = 32
+    """Episodes played at once; another number may move a log-probability by 1e-7."""
+    threads: Count = 1
+    """Of torch; two are 1.5x faster on an idle machine and 10x slower on a busy one."""
+    checkpoint_every: Natural = 10
+    """GRPO steps between checkpoints; 0 keeps only the last."""
+    keep_checkpoints: Count = 2
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """The server that samples."""
+
+    max_batch: Count = 64
+    """Requests decoded together."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """The network: a checkpoint folder, or the shape of a new small Qwen3-VL."""
+
+    checkpoint: str | None = None
+    """Start from this folder; the shape below is then not used."""
+    hidden: Count = 96
+    layers: Count = 3
+    vision_hidden: Count = 64
+    vision_depth: Count = 2
+    grid_side: Count = 8
+    """Side of the grid of vision positions: screen pixels / 16."""
+    init_std: Annotated[float, Range(1e-3, 1)] = 0.08
+
+    def shape(self) -> "Shape":
+        """The same as the policy room's dataclass."""
+        from cua_lab.policy.model import Shape
+
+        return Shape(
+            hidden=self.hidden,
+            layers=self.layers,
+            vision_hidden=self.vision_hidden,
+            vision_depth=self.vision_depth,
+            grid_side=self.grid_side,
+            init_std=self.init_std,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """What is played."""
+
+    template: str
+    """A template of the env package, such as `targets-click`."""
+    package: str = "cua_lab.envs.lab"
+    args: dict[str, Any] = field(default_factory=dict)
+    """Arguments of the template, the same for every episode; the seed is dealt per group."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSettings:
+    """The `computer` tool."""
+
+    width: Count = 128
+    """Screenshot width in px; image tokens grow with its square."""
+    coordinate_space: Literal["pixels", "0-1000", "0-1"] = "0-1000"
+    max_keys: Count = 20
+    """Keys in one call; longer lists come back as a tool error."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """One episode's conversation."""
+
+    max_turns: Count = 1
+    max_tokens: Count = 64
+    """Of one answer; a call cut off here is malformed."""
+    temperature: Annotated[float, Range(0.01, 5)] = 1.0
+    """Of training rollouts and sampled evaluation; 1 is the policy's own distribution."""
+    first_screenshot: bool = True
+    """Show the screen with the task; without it the first turn goes on asking for it."""
+    stop_on_truncated: bool = True
+    """End the episode at an answer that hit `max_tokens`."""
+    stop_on_malformed: bool = True
+    """End the episode at a call that cannot be read."""
+    rewrites: Literal["split", "drop"] = "drop"
+    """When history was rewritten: start a second sequence, or drop what follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SftSettings:
+    """The warm-up on demonstrations."""
+
+    demonstrations: Count = 1000
+    """Scripted episodes."""
+    steps: Count = 400
+    batch: Count = 32
+    """Demonstrations a step."""
+    lr: Rate = 1.5e-3
+    warmup_steps: Natural = 20
+    weight_decay: Share = 0.0
+    grad_clip: Annotated[float, Range(1e-3)] = 1.0
+    stop_at: Share | None = None
+    """Stop when this share of sampled episodes succeeds: GRPO needs successes AND failures."""
+    check_every: Count = 25
+    """Steps between two looks at `stop_at`."""
+    check_episodes: Count = 64
+    player: dict[str, Any] = field(default_factory=dict)
+    """Arguments of the scripted player, such as its noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrpoSettings:
+    """The reinforcement step; formulas in `cua_lab.training.losses` and `.advantages`."""
+
+    steps: Natural = 50
+    groups: Count = 8
+    """Start states a step."""
+    group_size: Annotated[int, Range(2)] = 16
+    """Episodes from each start state: the baseline is their mean."""
+    lr: Rate = 2e-4
+    warmup_steps: Natural = 5
+    """Optimizer updates until the full learning rate."""
+    weight_decay: Share = 0.0
+    beta1: Share = 0.9
+    beta2: Share = 0.999
+    grad_clip: Annotated[float, Range(1e-3)] = 1.0
+    epochs: Count = 1
+    """Passes over a step's samples."""
+    minibatches: Count = 1
+    """Optimizer updates a pass; with more than one in all, the ratio moves and the clip acts."""
+    scale: Literal["std", "none"] = "std"
+    """Of the advantages; "none" is Dr.GRPO."""
+    ratio: Literal["token", "sequence"] = "token"
+    """"sequence" is GSPO, with clips of about 3e-4."""
+    clip_low: Share = 0.2
+    clip_high: NonNegative = 0.28
+    normalise: Literal["token", "sequence", "constant"] = "token"
+    constant: Annotated[float, Range(1)] | None = None
+    """Tokens; with `normalise: constant` only."""
+    kl: Literal["none", "k1", "k2", "k3"] = "none"
+    kl_coef: NonNegative = 0.0
+    """Above 0 a frozen copy of the starting policy is kept and scored."""
+    tis_cap: Annotated[float, Range(1)] | None = None
+    """Truncated importance sampling against the engine's log-probabilities."""
+    entropy_coef: NonNegative = 0.0
+    tokens_per_microbatch: Count = 16384
+    """Padded tokens in one forward pass: memory against speed."""
+    logprob_gap_limit: NonNegative = 1e-5
+    """Largest difference allowed between engine and trainer on one policy token."""
+
+    def __post_init__(self) -> None:
+        if (self.normalise == "constant") != (self.constant is not None):
+            raise ValueError(
+                '"normalise: constant" and a number of tokens in "constant" go together'
+            )
+        if self.kl == "none" and self.kl_coef > 0:
+            raise ValueError(f'kl_coef is {self.kl_coef} but kl is "none"; choose k1, k2 or k3')
+        if self.beta1 == 1 or self.beta2 == 1:
+            raise ValueError("beta1 and beta2 must be below 1")
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSettings:
+    """Fresh episodes before and after."""
+
+    episodes: Count = 128
+    every: Natural = 0
+    """GRPO steps between evaluations on the way; 0 is none."""
+    every_episodes: Count = 32
+    ablations: tuple[Literal["shuffled", "blank", "random"], ...] = ("shuffled", "blank", "random")
+    """The trained policy with other screenshots, and a policy that acts at random."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One policy learns one task."""
+
+    name: str
+    tasks: TaskSettings
+    policy: PolicySettings = field(default_factory=PolicySettings)
+    tool: ToolSettings = field(default_factory=ToolSettings)
+    agent: AgentSettings = field(default_factory=AgentSettings)
+    sft: SftSettings = field(default_factory=SftSettings)
+    grpo: GrpoSettings = field(default_factory=GrpoSettings)
+    eval: EvalSettings = field(default_factory=EvalSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A whole run."""
+
+    name: str
+    stages: tuple[Stage, ...]
+    run: RunSettings = field(default_factory=RunSettings)
+    engine: EngineSettings = field(default_factory=EngineSettings)
+
+    def __post_init__(self) -> None:
+        names = [stage.name for stage in self.stages]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"a recipe needs stages with different names, not {names}")
+
+    def stage(self, name: str) -> Stage:
+        """A stage by its name."""
+        return {stage.name: stage for stage in self.stages}[name]
