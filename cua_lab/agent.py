@@ -1,0 +1,180 @@
+"""The agent: HUD's chat-completions loop with one tool, the screen.
+
+    prompt (+ first screenshot) -> model -> computer call -> screenshot -> model -> ...
+
+What it adds to HUD's `OpenAIChatAgent`:
+- the first screenshot is appended to the task's message, so that a task of one turn is possible;
+- a `finish` call that is alone in its turn ends the episode (HUD's loop stops where a step is
+  `done`; the call is not sent to the tool);
+- an env may publish the turns of an episode (`bindings["screen"]["turns"]` of its start frame); the
+  smaller of that and `max_steps` counts;
+- it never needs a HUD key and, unless told otherwise, never uses one.
+
+Invariant: an agent is stateless per run, so one instance drives many episodes at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import TYPE_CHECKING, Any, cast
+
+import mcp.types as mcp_types
+from hud.agents.openai_compatible import OpenAIChatAgent
+from hud.agents.types import AgentStep, OpenAIChatConfig
+from hud.settings import settings
+from hud.types import Step
+from pydantic import Field, InstanceOf
+
+from cua_lab.computer.config import ToolConfig
+from cua_lab.computer.schema import NAME, CallError, parse_call
+from cua_lab.computer.tool import ComputerTool, DeadScreen
+
+if TYPE_CHECKING:
+    from hud.agents.tool_agent import RunState
+    from hud.eval.run import Run
+    from openai.types.chat import ChatCompletionMessageParam
+
+SYSTEM_PROMPT = """\
+You use a computer through its screen. After each action you are shown the screen again.
+Turns are scarce, keystrokes are not: do as much as you safely can in every turn. Press many keys \
+in one call when you know what they will do, and type whole texts at once. Do not take a \
+screenshot only to look; every action returns one.
+When the task is done, call finish, alone in its turn."""
+
+SHORT_SYSTEM_PROMPT = "Use the screen. Turns are scarce, keys are not."
+"""For the small policy: every token of the prompt is paid for in each turn."""
+
+
+class LabAgentConfig(OpenAIChatConfig):
+    """HUD's config and what the lab adds."""
+
+    model_name: str = "cua-lab"
+    model: str = "cua-lab"
+    system_prompt: str | None = SYSTEM_PROMPT
+    tool: InstanceOf[ToolConfig] = Field(default_factory=ToolConfig, exclude=True)
+    first_screenshot: bool = True
+    use_hud_account: bool = False
+    """Whether HUD may use an API key that it finds: telemetry and tracing on its platform."""
+
+
+class LabAgent(OpenAIChatAgent):
+    """Drives one screen; construct it with a `LabAgentConfig` that has a `model_client`."""
+
+    config_cls = LabAgentConfig
+    config: LabAgentConfig
+    tool_catalog = (ComputerTool,)  # type: ignore[assignment]
+
+    def __init__(self, config: LabAgentConfig | None = None) -> None:
+        config = config or LabAgentConfig()
+        if not config.use_hud_account:
+            forget_hud_account()
+        super().__init__(config)
+
+    async def __call__(self, run: Run) -> None:
+        silence_cancelled_streams(asyncio.get_running_loop())
+        await _open_screen(run, self.config.tool.screen_timeout_s)
+        await super().__call__(run)
+
+    async def _loop(self, run: Run, state: RunState[ChatCompletionMessageParam]) -> None:
+        if self.config.first_screenshot:
+            await _append_screenshot(run, state)
+        turns = run.bindings.get("screen", {}).get("turns")
+        agent = self if turns is None else self._limited_to(int(turns))
+        await super(LabAgent, agent)._loop(run, state)
+
+    def _limited_to(self, turns: int) -> LabAgent:
+        agent = copy.copy(self)
+        max_steps = min(turns, self.config.max_steps)
+        agent.config = self.config.model_copy(update={"max_steps": max_steps})
+        return agent
+
+    async def get_response(
+        self, state: RunState[ChatCompletionMessageParam], **kwargs: Any
+    ) -> AgentStep:
+        step = await super().get_response(state, **kwargs)
+        tool = state.tools.get(NAME)
+        if isinstance(tool, ComputerTool) and (finish := _finish(step, tool)) is not None:
+            step.done = True
+            step.content = finish or step.content
+        return step
+
+
+def _finish(step: AgentStep, tool: ComputerTool) -> str | None:
+    """The text of a valid `finish` that is the turn's only call ("" without one), else None."""
+    if len(step.tool_calls) != 1:
+        return None
+    arguments = step.tool_calls[0].arguments
+    if step.tool_calls[0].name != NAME or not isinstance(arguments, dict):
+        return None
+    if arguments.get("action") != "finish":
+        return None
+    try:
+        return parse_call(arguments, tool.view, tool.config).text or ""
+    except CallError:
+        return None
+
+
+async def _open_screen(run: Run, timeout_s: float) -> None:
+    """Connect to the env's screen within a time limit: HUD has none. HUD keeps the connection."""
+    assert run.client.manifest is not None
+    screens = [cap for cap in run.client.manifest.bindings if cap.protocol.startswith("rfb/")]
+    if not screens:
+        raise DeadScreen("the env publishes no rfb capability: there is no screen to look at")
+    try:
+        async with asyncio.timeout(timeout_s):
+            await run.client.open(screens[0].name)
+    except (OSError, EOFError, ValueError) as error:
+        raise DeadScreen(
+            f"no screen at {screens[0].url} within {timeout_s:g} s: {type(error).__name__} {error}"
+        ) from error
+
+
+async def _append_screenshot(run: Run, state: RunState[ChatCompletionMessageParam]) -> None:
+    """Show the screen as the episode starts: in the task's message and in the trace."""
+    tool = state.tools[NAME]
+    assert isinstance(tool, ComputerTool)
+    image = (await tool.screenshot()).content[0]
+    assert isinstance(image, mcp_types.ImageContent)
+    url = f"data:{image.mimeType};base64,{image.data}"
+    content = cast("list[dict[str, Any]]", _user_message(state)["content"])
+    content.append({"type": "image_url", "image_url": {"url": url}})
+    message = mcp_types.PromptMessage(role="user", content=image)
+    run.record(Step(source="user", messages=[message]))
+
+
+def _user_message(state: RunState[ChatCompletionMessageParam]) -> ChatCompletionMessageParam:
+    """The last message if it is the user's, else a new, empty one."""
+    if not state.messages or state.messages[-1]["role"] != "user":
+        state.messages.append({"role": "user", "content": []})
+    return state.messages[-1]
+
+
+def forget_hud_account() -> None:
+    """Keep HUD off the network and off the disk.
+
+    A stray key (environment, .env, ~/.hud/.env) made one offline episode take 185 s; with telemetry
+    switched off HUD writes every screenshot to ~/.hud/spans. Without a key and with the switch on
+    it does neither.
+    """
+    settings.api_key = None
+    settings.telemetry_enabled = True
+
+
+def silence_cancelled_streams(loop: asyncio.AbstractEventLoop) -> None:
+    """Drop the CancelledError tracebacks that Python 3.11's stream callbacks print for each tunnel
+    that HUD closes. Idempotent; a handler that was there before still gets everything else."""
+    previous = loop.get_exception_handler()
+    if getattr(previous, "drops_cancelled", False):
+        return
+
+    def handler(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if isinstance(context.get("exception"), asyncio.CancelledError):
+            return
+        if previous is None:
+            loop.default_exception_handler(context)
+        else:
+            previous(loop, context)
+
+    handler.drops_cancelled = True  # type: ignore[attr-defined]
+    loop.set_exception_handler(handler)

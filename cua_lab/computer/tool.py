@@ -1,0 +1,253 @@
+"""The computer tool: one checked call in, one screenshot out.
+
+    arguments ──parse_call──▶ Call ──key and pointer events──▶ desktop ──settle──▶ screenshot
+
+Invariants: a call that is wrong in any part sends nothing and comes back as a tool error; whatever
+happens, no key and no button stays down; every wait has a limit. A screen that stops answering
+raises `DeadScreen`, which ends the episode as a failure: a broken desktop is not a bad move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import io
+import struct
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Self
+
+import mcp.types as mcp_types
+from hud.agents.tools.base import AgentToolSpec, tool_err
+from hud.agents.tools.rfb import RFBTool
+from hud.types import MCPToolResult
+from PIL import Image
+
+from cua_lab.computer.config import ToolConfig
+from cua_lab.computer.coordinates import View
+from cua_lab.computer.frames import read_frame
+from cua_lab.computer.keys import SHIFT, UNICODE_KEYSYM, Chord
+from cua_lab.computer.schema import (
+    CLICKS,
+    NAME,
+    Call,
+    CallError,
+    Point,
+    parse_call,
+    tool_schema,
+    view_of,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from hud.agents.types import ToolAgentConfig
+    from hud.capabilities import RFBClient
+
+SPEC = AgentToolSpec(api_type="function", api_name=NAME)
+WHEEL_UP, WHEEL_DOWN = 8, 16
+DRAG_STEP_PX = 16
+SPARE_KEYCODES = 21
+"""Distinct non-Latin characters after which an X server has no keycode left to lend (measured)."""
+
+
+class DeadScreen(TimeoutError):
+    """The screen no longer answers. HUD's loop turns every other exception of a tool into a result
+    for the model; a `TimeoutError` ends the episode, marked as failed."""
+
+
+class ComputerTool(RFBTool):
+    """The whole screen behind one function; see `ToolConfig` for what may be chosen."""
+
+    name = NAME
+
+    def __init__(
+        self, *, client: RFBClient, config: ToolConfig, spec: AgentToolSpec = SPEC
+    ) -> None:
+        super().__init__(spec=spec, client=client)
+        self.config = config
+        self._keys: list[int] = []  # held now, in order
+        self._at: Point = (0, 0)
+        self._buttons = 0
+        self._borrowed: set[int] = set()  # non-Latin characters typed so far
+
+    @classmethod
+    def default_spec(cls, model: str) -> AgentToolSpec:
+        return SPEC
+
+    @classmethod
+    def from_config(
+        cls, *, spec: AgentToolSpec, client: RFBClient, config: ToolAgentConfig
+    ) -> Self:
+        """The tool as an agent builds it: the agent's config has a `tool`, or the defaults rule."""
+        tool = getattr(config, "tool", None)
+        return cls(spec=spec, client=client, config=tool or ToolConfig())
+
+    @property
+    def view(self) -> View:
+        """The desktop as the model sees it."""
+        return view_of(self.config, (self.display_width, self.display_height))
+
+    def to_params(self) -> dict[str, Any]:
+        return tool_schema(self.config, (self.display_width, self.display_height))
+
+    async def execute(self, arguments: dict[str, Any]) -> MCPToolResult:
+        """Run one call: a screenshot, or an error in words when the call was wrong."""
+        try:
+            call = parse_call(arguments, self.view, self.config)
+        except CallError as error:
+            return tool_err(str(error))
+        if call.action == "finish":  # alone in its turn it never gets here: the agent ends first
+            return tool_err("finish must be the only call of its turn; call it again, alone")
+        await self._perform(call)
+        result = await self.screenshot()
+        if note := self._note(call):
+            result.content.insert(0, mcp_types.TextContent(type="text", text=note))
+        return result
+
+    # ─── seeing ───────────────────────────────────────────────────────
+
+    async def screenshot(self) -> MCPToolResult:
+        """The settled screen as a PNG of the width that the model sees."""
+        png = encode_png(await self.config.settle(self), self.view.size)
+        data = base64.b64encode(png).decode("ascii")
+        image = mcp_types.ImageContent(type="image", mimeType="image/png", data=data)
+        return MCPToolResult(content=[image])
+
+    async def frame(self) -> np.ndarray:
+        """The whole screen now, (height, width, 3) RGB; one new connection is tried."""
+        try:
+            return await self._read()
+        except (OSError, EOFError, ValueError):  # TimeoutError is an OSError
+            self._keys, self._buttons = [], 0  # a new connection holds nothing down
+        try:
+            async with asyncio.timeout(self.config.screen_timeout_s):
+                await self.client._reconnect()
+            return await self._read()
+        except (OSError, EOFError, ValueError) as error:
+            raise DeadScreen(
+                f"the screen sent no frame within {self.config.screen_timeout_s:g} s, nor after "
+                f"a new connection ({type(error).__name__}: {error})"
+            ) from error
+
+    async def _read(self) -> np.ndarray:
+        async with asyncio.timeout(self.config.screen_timeout_s):
+            return await read_frame(self.client.conn)
+
+    # ─── acting ───────────────────────────────────────────────────────
+
+    async def _perform(self, call: Call) -> None:
+        limit = self.config.screen_timeout_s + call.wait_s + 64 * self.config.pace_ms / 1000
+        try:
+            async with asyncio.timeout(limit), self._letting_go():
+                await self._send(call)
+                await self.client.drain()
+        except OSError as error:
+            raise DeadScreen(
+                f"the screen took no input for {call.action} ({type(error).__name__}: {error})"
+            ) from error
+
+    async def _send(self, call: Call) -> None:
+        if call.at is not None:
+            self._point(call.at)
+        if call.action in CLICKS:
+            await self._click(call.button, times=CLICKS[call.action])
+        elif call.to is not None:
+            await self._drag(call.to, call.button)
+        elif call.action == "scroll":
+            self._scroll(*call.scroll)
+        elif call.wait_s:
+            await asyncio.sleep(call.wait_s)
+        for chord in call.chords:
+            self._tap(chord)
+
+    async def _click(self, button: int, *, times: int) -> None:
+        for index in range(times):
+            if index:
+                await self._pause()
+            self._press(button)
+            self._press(0)
+
+    async def _drag(self, to: Point, button: int) -> None:
+        (x, y), (to_x, to_y) = self._at, to
+        steps = max(1, min(24, max(abs(to_x - x), abs(to_y - y)) // DRAG_STEP_PX))
+        self._press(button)
+        await self._pause()
+        for i in range(1, steps + 1):
+            self._point((x + (to_x - x) * i // steps, y + (to_y - y) * i // steps))
+            await self._pause()
+        self._press(0)
+
+    def _scroll(self, right: int, down: int) -> None:
+        self._wheel(down)
+        if right:  # RFB has no horizontal wheel that all servers know; Shift + wheel they do
+            self._key(SHIFT, down=True)
+            self._wheel(right)
+            self._key(SHIFT, down=False)
+
+    def _wheel(self, clicks: int) -> None:
+        for _ in range(abs(clicks)):
+            self._press(WHEEL_DOWN if clicks > 0 else WHEEL_UP)
+            self._press(0)
+
+    def _tap(self, chord: Chord) -> None:
+        for keysym in chord:
+            self._key(keysym, down=True)
+        for keysym in reversed(chord):
+            self._key(keysym, down=False)
+
+    @contextlib.asynccontextmanager
+    async def _letting_go(self) -> AsyncIterator[None]:
+        """Whatever happens inside, nothing stays down after it."""
+        try:
+            yield
+        finally:
+            for keysym in reversed(self._keys.copy()):
+                self._key(keysym, down=False)
+            if self._buttons:
+                self._press(0)
+
+    async def _pause(self) -> None:
+        if self.config.pace_ms:
+            await self.client.drain()
+            await asyncio.sleep(self.config.pace_ms / 1000)
+
+    # asyncvnc's keyboard raises KeyError after half of a text was sent, and its mouse has no split
+    # press and release, so events are written as the protocol defines them.
+
+    def _key(self, keysym: int, *, down: bool) -> None:
+        if down:
+            self._keys.append(keysym)
+        else:
+            self._keys.remove(keysym)
+        self.client.conn.writer.write(struct.pack(">BBxxI", 4, down, keysym))
+
+    def _point(self, at: Point) -> None:
+        self._at = at
+        self.client.conn.writer.write(struct.pack(">BBHH", 5, self._buttons, *at))
+
+    def _press(self, buttons: int) -> None:
+        self._buttons = buttons
+        self._point(self._at)
+
+    def _note(self, call: Call) -> str | None:
+        self._borrowed |= {k for chord in call.chords for k in chord if k > UNICODE_KEYSYM}
+        if call.action != "type" or len(self._borrowed) < SPARE_KEYCODES:
+            return None
+        return (
+            f"Typed. {len(self._borrowed)} different non-Latin characters so far; an X server may "
+            f"drop those after the first {SPARE_KEYCODES}, so check the text."
+        )
+
+
+def encode_png(frame: np.ndarray, size: tuple[int, int]) -> bytes:
+    """A frame (height, width, 3) as PNG of this size; level 1 is 1.7x as fast as the default."""
+    image = Image.fromarray(frame)
+    if image.size != size:
+        across, down = image.width / size[0], image.height / size[1]
+        if across == down == int(across):
+            image = image.reduce(int(across))
+        else:
+            image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG", compress_level=1)
+    return buffer.getvalue()
