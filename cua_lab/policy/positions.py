@@ -51,8 +51,8 @@ def mrope_positions(
         position += max(int(grid[1]), int(grid[2])) // merge
     if is_image[at:].any():
         raise ValueError(
-            f"{int(is_image[at:].sum())} image tokens from index {at} on have no grid; "
-            f"{len(grid_rows)} grids were given"
+            f"{int(is_image[at:].sum())} image tokens from index "
+            f"{at + int(is_image[at:].argmax())} on have no grid; {len(grid_rows)} were given"
         )
     out[:, at:] = np.arange(position, position + len(tokens) - at)
     return out

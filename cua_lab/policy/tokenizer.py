@@ -32,7 +32,7 @@ CALL_TOKENS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_respons
 ISOLATED = (
     r"[0-9]"
     r'|(?<=")(?:left|right|up|down|enter|esc|tab|space|backspace|delete)(?=")'
-    r"|\b(?:red|green|blue|yellow|orange|purple|black|white)\b"
+    r"|\b(?:red|grey|green|blue|yellow|orange|purple|pink|black|white)\b"
 )
 """Each of these is a piece of its own before merges: one decision, one id."""
 
