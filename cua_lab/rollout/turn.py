@@ -7,6 +7,15 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class WeightSpan:
+    """Output tokens [start, end) of one turn were sampled from one version of the weights."""
+
+    version: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """One model call of an episode."""
 
@@ -20,11 +29,15 @@ class Turn:
     """As the server said it: `stop`, `tool_calls`, `length`, ..."""
     weight_version: str | None = None
     """The weights that sampled it; `None` where the server does not say."""
+    truncated: bool = False
+    """Cut off by the token limit, found by counting ids: a server may call this `tool_calls`."""
+    weight_spans: tuple[WeightSpan, ...] = ()
+    """Set where the weights changed while the turn was sampled."""
 
     def __post_init__(self) -> None:
         logprobs = self.output_logprobs
         if logprobs is not None and len(logprobs) != len(self.output_ids):
             raise ValueError(
-                f"a turn has {len(self.output_ids)} output ids but {len(logprobs)} log-probabilities;"
-                " take both from the same array of the server's answer"
+                f"a turn has {len(self.output_ids)} output ids but {len(logprobs)}"
+                " log-probabilities; take both from the same array of the server's answer"
             )
