@@ -23,6 +23,7 @@ Status = Literal["ok", "warn", "fail", "optional"]
 MIN_MEMORY_GIB = 4.0
 MIN_DISK_GIB = 3.0
 HUD_KEY = "HUD_API_KEY"
+HUD_KEY_LINE = re.compile(rf"^[ \t]*(export[ \t]+)?{HUD_KEY}[ \t]*=[ \t]*\S", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

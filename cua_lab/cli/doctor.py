@@ -11,6 +11,7 @@ COLOUR = {"ok": "green", "warn": "yellow", "fail": "red", "optional": "cyan"}
 def doctor() -> None:
     """Check this machine and say how to mend what is missing."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from cua_lab.doctor import examine
@@ -21,7 +22,7 @@ def doctor() -> None:
         table.add_column(column, overflow="fold")
     for check in checks:
         mark = f"[{COLOUR[check.status]}]{check.status}[/]"
-        table.add_row(mark, check.name, check.saw, check.fix)
+        table.add_row(mark, check.name, escape(check.saw), escape(check.fix))
     Console().print(table)
     failed = [check.name for check in checks if check.status == "fail"]
     if failed:

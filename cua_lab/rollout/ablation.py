@@ -1,0 +1,72 @@
+"""Does the policy look? The same episode, played while it is shown other screenshots.
+
+`OtherScreens` stands between the agent and the shim and replaces the k-th image of every prompt.
+Invariant: the desktop, the grader and the words of the prompt are untouched, and an image of a
+conversation is replaced by the same bytes in every turn, so that prompts still extend each other.
+"""
+
+import base64
+import io
+import json
+from collections.abc import Callable, Sequence
+
+import httpx
+
+Screens = Callable[[int, bytes], bytes]
+"""(index of the image in the conversation, the real PNG) -> the PNG to show."""
+PREFIX = "data:image/png;base64,"
+
+
+class OtherScreens(httpx.AsyncBaseTransport):
+    """Replaces the images of chat completions; everything else passes."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport, screens: Screens) -> None:
+        self.inner = inner
+        self.screens = screens
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        body = json.loads(await request.aread())
+        urls = [
+            part["image_url"]
+            for message in body["messages"]
+            if isinstance(message.get("content"), list)
+            for part in message["content"]
+            if part.get("type") == "image_url"
+        ]
+        for index, url in enumerate(urls):
+            real = base64.b64decode(url["url"].removeprefix(PREFIX))
+            url["url"] = PREFIX + base64.b64encode(self.screens(index, real)).decode("ascii")
+        headers = [(k, v) for k, v in request.headers.items() if k.lower() != "content-length"]
+        changed = httpx.Request(
+            request.method,
+            request.url,
+            headers=headers,
+            content=json.dumps(body).encode(),
+            extensions=request.extensions,
+        )
+        return await self.inner.handle_async_request(changed)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+def blank(index: int, real: bytes) -> bytes:
+    """A plain grey screen of the same size."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(real)) as image:
+        size = image.size
+    buffer = io.BytesIO()
+    Image.new("RGB", size, (232, 232, 232)).save(buffer, format="PNG", compress_level=1)
+    return buffer.getvalue()
+
+
+def screens_of(others: Sequence[bytes]) -> Screens:
+    """The screenshots of another episode, in its order; its last one stays when it runs out."""
+    if not others:
+        raise ValueError("an episode without screenshots cannot stand in for another one")
+
+    def screens(index: int, real: bytes) -> bytes:
+        return others[min(index, len(others) - 1)]
+
+    return screens
