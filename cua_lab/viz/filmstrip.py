@@ -1,0 +1,111 @@
+"""A film strip: an episode's screenshots in a row with what the policy did drawn on each.
+
+Invariant: nothing is scaled but by whole numbers or smoothly downwards, and the marks are drawn in
+black on a white halo, so they show on any screen; the card is opaque, so it reads in a dark theme.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+
+from PIL import Image, ImageDraw, ImageFont
+
+from cua_lab.errors import LabError
+from cua_lab.viz.frames import Frame, key_summary
+
+CELL = 224
+GAP = 14
+CAPTION = 50
+PAPER, INK, RULE = (251, 251, 249), (17, 17, 17), (140, 144, 152)
+
+
+def filmstrip(frames: Sequence[Frame], *, title: str = "", columns: int = 6) -> Image.Image:
+    """One picture: `columns` screenshots a row, the turn and its action under each."""
+    if not frames:
+        raise LabError("a film strip needs at least one frame; this episode has no screenshots")
+    columns = min(columns, len(frames))
+    rows = -(-len(frames) // columns)
+    top = GAP + (30 if title else 0)
+    height = max(_fit(frame.image).height for frame in frames)
+    strip = Image.new(
+        "RGB",
+        (GAP + columns * (CELL + GAP), top + rows * (height + CAPTION + GAP)),
+        PAPER,
+    )
+    draw = ImageDraw.Draw(strip)
+    if title:
+        draw.text((GAP, GAP - 2), title, fill=INK, font=_font(17))
+    for index, frame in enumerate(frames):
+        x = GAP + index % columns * (CELL + GAP)
+        y = top + index // columns * (height + CAPTION + GAP)
+        strip.paste(marked(frame), (x, y))
+        draw.rectangle((x - 1, y - 1, x + CELL, y + _fit(frame.image).height), outline=RULE)
+        _caption(draw, (x, y + height + 5), index, frame)
+    return strip
+
+
+def marked(frame: Frame) -> Image.Image:
+    """The screenshot at strip size with the click drawn on it."""
+    image = _fit(frame.image)
+    if frame.point is None:
+        return image
+    draw = ImageDraw.Draw(image)
+    x, y = frame.point[0] * image.width, frame.point[1] * image.height
+    for colour, width in (((255, 255, 255), 6), (INK, 2)):
+        _cross(draw, x, y, r=9, colour=colour, width=width)
+    return image
+
+
+def _cross(
+    draw: ImageDraw.ImageDraw,
+    x: float,
+    y: float,
+    *,
+    r: float,
+    colour: tuple[int, int, int],
+    width: int,
+) -> None:
+    draw.ellipse((x - r, y - r, x + r, y + r), outline=colour, width=max(2, width // 2))
+    for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+        near, far = r / 2, r * 2
+        draw.line(
+            (x + dx * near, y + dy * near, x + dx * far, y + dy * far), fill=colour, width=width
+        )
+
+
+def _fit(image: Image.Image) -> Image.Image:
+    """CELL pixels wide; small screens stay crisp, large ones are smoothed."""
+    height = max(1, round(image.height * CELL / image.width))
+    small = image.width <= CELL
+    method = Image.Resampling.NEAREST if small else Image.Resampling.LANCZOS
+    return image.convert("RGB").resize((CELL, height), method)
+
+
+def _caption(draw: ImageDraw.ImageDraw, at: tuple[float, float], index: int, frame: Frame) -> None:
+    label = key_summary(frame.keys) if frame.keys else frame.label
+    lines = _wrap(draw, f"{index + 1} · {label or 'end'}", CELL, limit=2)
+    draw.multiline_text(at, "\n".join(lines), fill=INK, font=_font(14), spacing=3)
+
+
+def _wrap(draw: ImageDraw.ImageDraw, text: str, width: int, *, limit: int) -> list[str]:
+    """Words in lines of at most `width` pixels; the last of `limit` lines ends in an ellipsis."""
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}".strip() if lines[-1] else word
+        if draw.textlength(longer, font=_font(14)) <= width or not lines[-1]:
+            lines[-1] = longer
+        elif len(lines) == limit:
+            while lines[-1] and draw.textlength(lines[-1] + " …", font=_font(14)) > width:
+                lines[-1] = lines[-1][:-1]
+            lines[-1] += " …"
+            break
+        else:
+            lines.append(word)
+    return lines
+
+
+@cache
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """Matplotlib's DejaVu Sans: the same glyphs on every machine."""
+    from matplotlib import get_data_path
+
+    return ImageFont.truetype(f"{get_data_path()}/fonts/ttf/DejaVuSans.ttf", size)

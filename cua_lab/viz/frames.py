@@ -1,0 +1,97 @@
+"""A `Frame` is one screenshot and what the policy did when it saw it.
+
+Invariant: a point is a fraction of the screen, (0, 0) top left and (1, 1) bottom right, so that one
+frame can be drawn at any size whatever coordinate space the model speaks.
+"""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image
+
+SPACE_UNITS = {"0-1000": 1000.0, "0-1": 1.0}
+"""Coordinate spaces that do not depend on the screen, and the value that means its far edge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One screenshot with the action that answered it."""
+
+    image: Image.Image
+    """The screen as the policy saw it."""
+    point: tuple[float, float] | None = None
+    """Where it clicked or moved, as fractions of width and height; `None` for other actions."""
+    keys: tuple[str, ...] = ()
+    """The keys it pressed, in order."""
+    label: str = ""
+    """The action in a few words, e.g. `click (435, 210)`."""
+
+    def __post_init__(self) -> None:
+        if self.point is not None and not all(0.0 <= v <= 1.0 for v in self.point):
+            raise ValueError(
+                f"a frame's point is a fraction of the screen in 0..1, got {self.point};"
+                " divide by the image's size or by 1000 first"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        image: Image.Image,
+        action: Mapping[str, Any] | None = None,
+        *,
+        coordinate_space: str = "0-1000",
+    ) -> "Frame":
+        """A frame from the arguments of a `computer` call, in the space the policy speaks."""
+        action = action or {}
+        keys = tuple(str(key) for key in action.get("keys") or ())
+        point = action_point(action, image.size, coordinate_space)
+        return cls(image=image, point=point, keys=keys, label=action_label(action))
+
+
+def action_point(
+    action: Mapping[str, Any], size: tuple[int, int], coordinate_space: str
+) -> tuple[float, float] | None:
+    """The action's x and y as fractions; `None` without both or when they lie off the screen."""
+    x, y = action.get("x"), action.get("y")
+    if not isinstance(x, int | float) or not isinstance(y, int | float):
+        return None
+    unit = SPACE_UNITS.get(coordinate_space)
+    point = (x / (unit or size[0]), y / (unit or size[1]))
+    return point if all(0.0 <= v <= 1.0 for v in point) else None
+
+
+def action_label(action: Mapping[str, Any]) -> str:
+    """`click (435, 210)`, `press left down`, `type "milk"`; empty without an action."""
+    name = str(action.get("action", ""))
+    if "x" in action and "y" in action:
+        return f"{name} ({action['x']}, {action['y']})"
+    if action.get("keys"):
+        return f"{name} {key_summary([str(key) for key in action['keys']])}"
+    if "text" in action:
+        return f"{name} “{action['text']}”"
+    return name
+
+
+def key_summary(keys: Sequence[str]) -> str:
+    """Keys in order with repeats counted: `left left down` becomes `left×2 down`."""
+    runs: list[tuple[str, int]] = []
+    for key in keys:
+        if runs and runs[-1][0] == key:
+            runs[-1] = (key, runs[-1][1] + 1)
+        else:
+            runs.append((key, 1))
+    return " ".join(key if n == 1 else f"{key}×{n}" for key, n in runs)
+
+
+def png_uri(image: Image.Image, *, max_width: int = 768) -> str:
+    """The image as a `data:` address, scaled down to `max_width` so that pages stay small."""
+    image = image.convert("RGB")
+    if image.width > max_width:
+        height = max(1, round(image.height * max_width / image.width))
+        image = image.resize((max_width, height), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -1,0 +1,227 @@
+"""What the mask viewer shows, as one plain JSON object: the only thing its JavaScript ever sees.
+
+    {"version": 1, "title": str, "vocab": {"<id>": text, ...}, "members": [member, ...]}
+
+    member = {
+      "name": str, "reward": number | null, "status": str | null,
+      "ids":         [int, ...],                       all tokens of the stitched sequence
+      "mask":        [[start, end], ...],              runs of trained tokens, absolute positions
+      "segments":    [[role, start, end, turn], ...],  tile ids exactly
+      "values":      {"logprob" | "entropy" | "ratio" | "advantage": [number | null, ...]},
+                     one entry for each TRAINED token, in order; null or an absent key: not measured
+      "divergences": [{"turn", "at", "kind", "why", "emitted": [[id, text]], "rendered": [...]}],
+                     "at" is the segment after which the row is drawn
+      "images":      {"<segment>": {"src", "width", "height", "point", "keys", "label"}},
+      "counts":      {role: n, ..., "total": n, "trained": n, "images": n, "turns": n}
+    }
+
+Invariant: the five role counts sum to `total`, and `trained` is both the sum of the mask and the
+length of every list in `values`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from cua_lab.errors import LabError
+from cua_lab.viz.frames import Frame, png_uri
+
+ROLES = ("prompt", "policy", "scaffold", "image", "resynced")
+VALUES = ("logprob", "entropy", "ratio", "advantage")
+
+Numbers = float | Sequence[float | None] | None
+"""One number for all trained tokens, or one for each trained (or each response) token."""
+
+
+class Codec(Protocol):
+    """The part of a tokenizer the viewer needs: the exact bytes of one id."""
+
+    def token_bytes(self, token_id: int, /) -> bytes: ...
+
+
+def viewer_payload(
+    stitched: Any,
+    codec: Codec,
+    *,
+    images: Any = None,
+    advantages: Any = None,
+    ratios: Any = None,
+    entropies: Any = None,
+    names: Sequence[str] | None = None,
+    rewards: Sequence[float | None] | None = None,
+    title: str = "Stitched episode",
+) -> dict[str, Any]:
+    """The viewer's JSON for one `Stitched`, or for a list of them (the members of a group).
+
+    With a list, every other argument is a list of the same length.
+    """
+    many = isinstance(stitched, list | tuple)
+    members = list(stitched) if many else [stitched]
+    if not members:
+        raise LabError("the mask viewer got no sequences; give it at least one Stitched")
+
+    def per_member(values: Any, what: str) -> list[Any]:
+        if values is None:
+            return [None] * len(members)
+        listed = list(values) if many else [values]
+        if len(listed) != len(members):
+            raise LabError(f"{len(members)} sequences but {len(listed)} {what}: give one for each")
+        return listed
+
+    columns = zip(
+        members,
+        names or [f"member {i}" if many else "episode" for i in range(len(members))],
+        rewards or [None] * len(members),
+        per_member(images, "lists of images"),
+        per_member(advantages, "advantages"),
+        per_member(ratios, "ratios"),
+        per_member(entropies, "entropies"),
+        strict=True,
+    )
+    vocab: dict[str, str] = {}
+    return {
+        "version": 1,
+        "title": title,
+        "members": [_member(codec, vocab, *column) for column in columns],
+        "vocab": vocab,
+    }
+
+
+def token_text(codec: Codec, token_id: int) -> str:
+    r"""An id's text; bytes that are not a whole character show as `\xe2`, never as U+FFFD."""
+    return codec.token_bytes(token_id).decode("utf-8", errors="backslashreplace")
+
+
+def _member(
+    codec: Codec,
+    vocab: dict[str, str],
+    stitched: Any,
+    name: str,
+    reward: float | None,
+    frames: Sequence[Frame] | None,
+    advantages: Numbers,
+    ratios: Numbers,
+    entropies: Numbers,
+) -> dict[str, Any]:
+    ids = [int(token) for token in stitched.tokens]
+    for token in set(ids):
+        vocab.setdefault(str(token), token_text(codec, token))
+    segments = [[s.role, s.start, s.end, s.turn] for s in stitched.segments]
+    start = stitched.response_start
+    trained = [start + i for i, kept in enumerate(stitched.loss_mask) if kept]
+    columns = {
+        "logprob": stitched.logprobs,
+        "entropy": entropies,
+        "ratio": ratios,
+        "advantage": advantages,
+    }
+    values = {
+        key: _at_trained(column, stitched.loss_mask, key)
+        for key, column in columns.items()
+        if column is not None
+    }
+    return {
+        "name": name,
+        "reward": None if reward is None else _json_number(reward),
+        "status": getattr(stitched, "status", None),
+        "ids": ids,
+        "mask": _runs(trained),
+        "segments": segments,
+        "values": values,
+        "divergences": [_divergence(d, codec, segments) for d in stitched.divergences],
+        "images": _images(segments, frames),
+        "counts": _counts(segments, len(ids), len(trained)),
+    }
+
+
+def _at_trained(column: Numbers, mask: Sequence[int], what: str) -> list[float | None]:
+    """A column reduced to the trained tokens, in order."""
+    trained = sum(1 for kept in mask if kept)
+    if isinstance(column, int | float):
+        return [_json_number(column)] * trained
+    listed = list(column or ())
+    if len(listed) == len(mask):
+        listed = [value for value, kept in zip(listed, mask, strict=True) if kept]
+    elif len(listed) != trained:
+        raise LabError(
+            f"the {what} column has {len(listed)} entries, but the response has {len(mask)} tokens"
+            f" of which {trained} are trained; give one number, {trained} or {len(mask)} of them"
+        )
+    return [_json_number(value) for value in listed]
+
+
+def _json_number(value: Any) -> float | None:
+    """Six digits; `None` where nothing was measured (None, NaN). Missing is not zero."""
+    if value is None or not math.isfinite(float(value)):
+        return None
+    return float(f"{float(value):.6g}")
+
+
+def _runs(positions: Sequence[int]) -> list[list[int]]:
+    """Sorted positions as half-open runs: `[3, 4, 7]` gives `[[3, 5], [7, 8]]`."""
+    runs: list[list[int]] = []
+    for position in positions:
+        if runs and runs[-1][1] == position:
+            runs[-1][1] = position + 1
+        else:
+            runs.append([position, position + 1])
+    return runs
+
+
+def _divergence(divergence: Any, codec: Codec, segments: list[list[Any]]) -> dict[str, Any]:
+    """One divergence row, anchored behind the last policy segment of its turn."""
+    at = [
+        i for i, (role, *_, turn) in enumerate(segments)
+        if role == "policy" and turn <= divergence.turn
+    ]  # fmt: skip
+    return {
+        "turn": divergence.turn,
+        "at": at[-1] if at else len(segments) - 1,
+        "kind": divergence.kind,
+        "why": divergence.explain(),
+        "emitted": [[int(i), token_text(codec, i)] for i in divergence.emitted_ids],
+        "rendered": [[int(i), token_text(codec, i)] for i in divergence.rendered_ids],
+    }
+
+
+def _images(segments: list[list[Any]], frames: Sequence[Frame] | None) -> dict[str, Any]:
+    """Frames by segment index; each image segment takes the next frame."""
+    if frames is None:
+        return {}
+    where = [i for i, segment in enumerate(segments) if segment[0] == "image"]
+    if len(where) != len(frames):
+        raise LabError(
+            f"the sequence has {len(where)} image segments but {len(frames)} images were given;"
+            " give one Frame (or PIL image) for each, in order"
+        )
+    return {str(i): _image(f) for i, f in zip(where, frames, strict=True)}
+
+
+def _image(frame: Any) -> Mapping[str, Any]:
+    frame = frame if isinstance(frame, Frame) else Frame(frame)
+    return {
+        "src": png_uri(frame.image),
+        "width": frame.image.width,
+        "height": frame.image.height,
+        "point": None if frame.point is None else [round(v, 5) for v in frame.point],
+        "keys": list(frame.keys),
+        "label": frame.label,
+    }
+
+
+def _counts(segments: list[list[Any]], total: int, trained: int) -> dict[str, int]:
+    by_role = dict.fromkeys(ROLES, 0)
+    for role, start, end, _turn in segments:
+        by_role[role] += end - start
+    if sum(by_role.values()) != total:
+        raise LabError(
+            f"the segments hold {sum(by_role.values())} tokens but the sequence has {total};"
+            " segments must tile the tokens exactly"
+        )
+    return {
+        **by_role,
+        "total": total,
+        "trained": trained,
+        "images": sum(segment[0] == "image" for segment in segments),
+        "turns": 1 + max((segment[3] for segment in segments), default=-1),
+    }
