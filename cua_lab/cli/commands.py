@@ -2,5 +2,6 @@
 
 from cua_lab.cli import (  # noqa: F401
     data,
+    data_check,
     doctor,
 )

@@ -1,0 +1,112 @@
+"""Public formats: rows of published datasets as our samples or as HUD task rows.
+
+Every reader maps one public row to a list of our rows and is pure; its module says which field goes
+where, the coordinate space and the licence. A row that does not fit is set aside with its reason.
+
+Invariant: no field of a public row is lost: what has no place in ours is kept in `extra`.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cua_lab.dataset.files import atomic_write, dumps
+from cua_lab.errors import LabError
+
+Row = dict[str, Any]
+Reader = Callable[[Mapping[str, Any], str], list[Row]]
+"""(public row, folder prefix of its images) -> our rows."""
+
+
+def readers() -> dict[str, Reader]:
+    """All readers by name."""
+    from cua_lab.dataset.formats import agentnet, aguvis, osworld, screenspot, webarena
+
+    return {
+        "screenspot": screenspot.read_original,
+        "screenspot-v2": screenspot.read_original,
+        "screenspot-hf": screenspot.read_hub,
+        "agentnet": agentnet.read_task,
+        "aguvis": aguvis.read_conversation,
+        "osworld": osworld.read_task,
+        "webarena": webarena.read_config,
+    }
+
+
+def public_rows(path: str | Path) -> Iterator[Row]:
+    """Rows of a JSON array, of one JSON object, or of JSONL."""
+    text_start = Path(path).read_bytes()[:1024].lstrip()[:1]
+    if text_start == b"[":
+        yield from json.loads(Path(path).read_text(encoding="utf-8"))
+        return
+    try:
+        yield json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError:
+        with open(path, encoding="utf-8") as lines:
+            for line in lines:
+                if line.strip():
+                    yield json.loads(line)
+
+
+def read_public(
+    format: str, path: str | Path, *, images: str | Path | None = None
+) -> Iterator[tuple[int, Any, list[Row] | LabError]]:
+    """(number, public row, our rows or why there are none) for each row of a public file."""
+    known = readers()
+    if format not in known:
+        raise LabError(f"format is {format!r}; known: {', '.join(known)}")
+    if not Path(path).is_file():
+        raise LabError(f"{path} is not a file")
+    prefix = "" if images is None else str(images)
+    for number, row in enumerate(public_rows(path), 1):
+        try:
+            if not isinstance(row, Mapping):
+                raise LabError(f"a {type(row).__name__}; expected an object")
+            yield number, row, known[format](row, prefix)
+        except LabError as error:
+            yield number, row, error
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What became of a public file."""
+
+    rows: int
+    """Rows of ours that were written."""
+    skipped: int
+    """Public rows that could not be read; they are in `skipped_file` with the reason."""
+    skipped_file: str
+
+
+def convert_file(
+    format: str, path: str | Path, out: str | Path, *, images: str | Path | None = None
+) -> Converted:
+    """Write a public file as our JSONL, and beside it what could not be read, with reasons."""
+    skipped_file = Path(out).with_suffix(".skipped.jsonl")
+    count = skipped = 0
+    with atomic_write(out) as good, atomic_write(skipped_file) as bad:
+        for number, public, ours in read_public(format, path, images=images):
+            if isinstance(ours, LabError):
+                record = {"number": number, "reason": str(ours), "row": public}
+                bad.write(dumps(record).encode() + b"\n")
+                skipped += 1
+                continue
+            for row in ours:
+                good.write(dumps(row).encode() + b"\n")
+                count += 1
+    return Converted(count, skipped, str(skipped_file))
+
+
+def need(row: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
+    """A field that the format promises, of the type it promises."""
+    value = row.get(key)
+    if not isinstance(value, kind):
+        raise LabError(f"field {key!r} is {type(value).__name__}; this format has it otherwise")
+    return value
+
+
+def rest(row: Mapping[str, Any], *taken: str) -> Row:
+    """The fields of a public row that have no place in ours."""
+    return {key: value for key, value in row.items() if key not in taken}
