@@ -1,0 +1,320 @@
+"""The text decoder of a Qwen-VL, written out over the real module's weights.
+
+Keys and values of a batch live in one buffer, `KV`, whose rows end at the same column: row b holds
+its tokens in columns `[starts[b], end)`. So a decode step writes one column for all rows, and a
+prompt is prefilled without padding, packed with the others, each row attending to its own columns.
+
+Invariant: the log-probabilities equal those of the transformers module on the whole sequence (the
+tests compare them); the module itself is never called for text, because on a small policy its
+Python costs more than its arithmetic.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Above this size a fused copy of the projections costs more memory than it saves in calls.
+FUSE_BELOW_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What of the configuration the arithmetic needs."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    eps: float
+
+    @property
+    def groups(self) -> int:
+        """Query heads per key/value head."""
+        return self.heads // self.kv_heads
+
+
+@dataclass(slots=True)
+class KV:
+    """Keys and values of a batch: `data` is (2, layers, B, kv_heads, columns, head_dim)."""
+
+    data: Tensor
+    starts: list[int]
+    """Row b's first column."""
+    end: int
+    """One past the last written column, the same for every row."""
+
+    @property
+    def columns(self) -> int:
+        """Room in all, written or not."""
+        return self.data.shape[4]
+
+    def row(self, index: int) -> Tensor:
+        """A copy of one row's tokens: (2, layers, kv_heads, tokens, head_dim)."""
+        return self.data[:, :, index, :, self.starts[index] : self.end].clone()
+
+    def copy_row(self, source: int, target: int) -> None:
+        """Give `target` the tokens of `source`."""
+        start = self.starts[source]
+        self.starts[target] = start
+        part = self.data[:, :, :, :, start : self.end]
+        part[:, :, target] = part[:, :, source]
+
+    def narrow(self, rows: int) -> None:
+        """Forget all rows from `rows` on; nothing is copied."""
+        self.data = self.data[:, :, :rows]
+        del self.starts[rows:]
+
+    def grow(self, more: int) -> None:
+        """Room for `more` columns."""
+        room = self.data.new_empty((*self.data.shape[:4], more, self.data.shape[5]))
+        self.data = torch.cat([self.data, room], dim=4)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The new tokens of one row in a packed prefill: `first:last` of the pack, after `cached`."""
+
+    row: int
+    first: int
+    last: int
+    cached: int
+
+
+@dataclass(slots=True)
+class _Layer:
+    qkv: list[tuple[Tensor, Tensor | None]]
+    qk_norm: Tensor | None  # (heads + kv_heads, head_dim)
+    out: tuple[Tensor, Tensor | None]
+    gate_up: list[tuple[Tensor, Tensor | None]]
+    down: tuple[Tensor, Tensor | None]
+    norm_in: Tensor
+    norm_mlp: Tensor
+
+
+class Decoder:
+    """Prefill and decode with the weights of `model` (Qwen3-VL or Qwen2.5-VL)."""
+
+    def __init__(self, model: Any) -> None:
+        self.text = model.model.language_model
+        self.head = model.lm_head
+        config = model.config.text_config
+        head_dim = getattr(config, "head_dim", None)
+        self.shape = Shape(
+            layers=config.num_hidden_layers,
+            heads=config.num_attention_heads,
+            kv_heads=config.num_key_value_heads,
+            head_dim=head_dim or config.hidden_size // config.num_attention_heads,
+            eps=config.rms_norm_eps,
+        )
+        self._act = self.text.layers[0].mlp.act_fn
+        self._layers: list[_Layer] = []
+        self._read: list[tuple[int, int]] = []
+        self._angles: tuple[Tensor, Tensor] | None = None
+        self.refresh()
+
+    # -- weights -----------------------------------------------------------------------------
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.head.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type everything is computed in."""
+        return self.head.weight.dtype
+
+    def stale(self) -> bool:
+        """Whether somebody changed a weight since `refresh`."""
+        return self._read != self._stamps()
+
+    def refresh(self) -> None:
+        """Take the weights as they are now (fused copies of them where they are small)."""
+        text = self.text
+        fuse = sum(p.numel() * p.element_size() for p in text.parameters()) < FUSE_BELOW_BYTES
+        with torch.inference_mode():
+            self._layers = [_layer(layer, self.shape, fuse) for layer in text.layers]
+        self._read = self._stamps()
+
+    def _stamps(self) -> list[tuple[int, int]]:
+        parameters = [*self.text.parameters(), self.head.weight]
+        return [(p.data_ptr(), p._version) for p in parameters]
+
+    # -- positions ---------------------------------------------------------------------------
+
+    def angles(self, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotary `cos` and signed `sin`, each (N, head_dim), for (3, N) positions."""
+        cos, sin = self.text.rotary_emb(self.head.weight, position_ids[:, None])
+        sin = sin[0].clone()
+        sin[:, : self.shape.head_dim // 2].neg_()  # so that rotate_half becomes a plain roll
+        return cos[0], sin
+
+    def _text_angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for text, where the three positions are one, from a table."""
+        top = int(positions.max()) + 1
+        if self._angles is None or self._angles[0].shape[0] < top:
+            count = max(512, 1 << (top - 1).bit_length())
+            steps = torch.arange(count, device=self.device)
+            self._angles = self.angles(steps.expand(3, -1))
+        cos, sin = self._angles
+        return cos[positions], sin[positions]
+
+    # -- forward -----------------------------------------------------------------------------
+
+    def new_kv(self, lengths: Sequence[int], room: int) -> KV:
+        """A buffer for rows that will hold `lengths` prompt tokens and `room` more each."""
+        s = self.shape
+        end = max(lengths)
+        data = torch.empty(
+            (2, s.layers, len(lengths), s.kv_heads, end + room, s.head_dim),
+            device=self.device,
+            dtype=self.dtype,
+        )
+        return KV(data, [end - n for n in lengths], end)
+
+    def prefill(
+        self,
+        embeds: Tensor,
+        position_ids: Tensor,
+        spans: Sequence[Span],
+        kv: KV,
+        *,
+        visual: Tensor | None = None,
+        deepstack: Sequence[Tensor] = (),
+    ) -> Tensor:
+        """Final hidden states (N, hidden) of packed new tokens, whose KV is written.
+
+        `embeds` is (N, hidden) with image features in place, `position_ids` (3, N); `visual` holds
+        the pack's image positions and `deepstack` the features to add there, one per early layer.
+        """
+        cos, sin = self.angles(position_ids)
+        x = embeds
+        for index, layer in enumerate(self._layers):
+            q, k, v = self._project(layer, x, cos[:, None], sin[:, None])  # (N, heads, D)
+            attended = torch.empty_like(q)
+            for span in spans:
+                part = slice(span.first, span.last)
+                attended[part] = self._attend_row(kv, index, span, q[part], k[part], v[part])
+            x = self._finish(layer, x, attended.flatten(1))
+            if index < len(deepstack) and visual is not None:
+                x = x.index_add(0, visual, deepstack[index])
+        return x
+
+    def _attend_row(
+        self, kv: KV, index: int, span: Span, q: Tensor, k: Tensor, v: Tensor
+    ) -> Tensor:
+        """Write one row's new keys and values, then attend causally: (new, heads, D)."""
+        start = kv.starts[span.row]
+        split, new = start + span.cached, span.last - span.first
+        keys, values = kv.data[:, index, span.row, :, start : split + new]  # (kv_heads, T, D)
+        keys[:, span.cached :] = k.transpose(0, 1)
+        values[:, span.cached :] = v.transpose(0, 1)
+        mask = None
+        if span.cached:
+            total = span.cached + new
+            mask = torch.ones(new, total, dtype=torch.bool, device=q.device).tril(span.cached)
+        out = F.scaled_dot_product_attention(
+            q.transpose(0, 1)[None],
+            keys[None],
+            values[None],
+            attn_mask=mask,
+            is_causal=mask is None,
+            enable_gqa=self.shape.groups > 1,
+        )
+        return out[0].transpose(0, 1)
+
+    def step(self, ids: Tensor, positions: Tensor, kv: KV, mask: Tensor) -> Tensor:
+        """Logits (B, V) after one more token per row: (B,) ids at (B,) positions.
+
+        `mask` is additive, (B * kv_heads, 1, columns): -inf before a row's first column.
+        """
+        s, rows, column = self.shape, ids.shape[0], kv.end
+        kv.end += 1
+        cos, sin = self._text_angles(positions)
+        cos, sin = cos[:, None], sin[:, None]
+        x = self.text.embed_tokens.weight[ids]
+        mask = mask[:, :, : kv.end]
+        for index, layer in enumerate(self._layers):
+            q, k, v = self._project(layer, x, cos, sin)
+            kv.data[0, index, :, :, column] = k
+            kv.data[1, index, :, :, column] = v
+            keys, values = kv.data[:, index, :, :, : kv.end].flatten(1, 2)  # (B * kv_heads, T, D)
+            q = q.reshape(rows * s.kv_heads, s.groups, s.head_dim)
+            scores = torch.baddbmm(mask, q, keys.transpose(1, 2), alpha=s.head_dim**-0.5)
+            attended = torch.bmm(scores.softmax(-1), values)  # (B * kv_heads, groups, D)
+            x = self._finish(layer, x, attended.reshape(rows, -1))
+        return self.logits(x)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Final norm and output head."""
+        return F.linear(self._norm(hidden, self.text.norm.weight), self.head.weight, self.head.bias)
+
+    def mask(self, kv: KV) -> Tensor:
+        """The additive mask of a batch over all columns of its buffer."""
+        columns = torch.arange(kv.columns, device=self.device)
+        starts = torch.tensor(kv.starts, device=self.device)[:, None]
+        mask = torch.zeros(len(kv.starts), columns.numel(), device=self.device, dtype=self.dtype)
+        mask.masked_fill_(columns < starts, -torch.inf)
+        return mask.repeat_interleave(self.shape.kv_heads, 0)[:, None]
+
+    def _project(
+        self, layer: _Layer, x: Tensor, cos: Tensor, sin: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Rotated queries and keys, and values, each (N, its heads, D)."""
+        s = self.shape
+        h = self._norm(x, layer.norm_in)
+        qkv = _linear(h, layer.qkv).view(x.shape[0], -1, s.head_dim)
+        turned = s.heads + s.kv_heads
+        qk = qkv[:, :turned]
+        if layer.qk_norm is not None:
+            qk = self._norm(qk, None) * layer.qk_norm
+        qk = torch.addcmul(qk * cos, qk.roll(s.head_dim // 2, -1), sin)
+        return qk[:, : s.heads], qk[:, s.heads :], qkv[:, turned:]
+
+    def _finish(self, layer: _Layer, x: Tensor, attended: Tensor) -> Tensor:
+        """Output projection, then the MLP, both residual."""
+        x = x + F.linear(attended, *layer.out)
+        gate, up = _linear(self._norm(x, layer.norm_mlp), layer.gate_up).chunk(2, -1)
+        return x + F.linear(self._act(gate) * up, *layer.down)
+
+    def _norm(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        return F.rms_norm(x, x.shape[-1:], weight, self.shape.eps)
+
+
+def _linear(x: Tensor, parts: list[tuple[Tensor, Tensor | None]]) -> Tensor:
+    if len(parts) == 1:
+        return F.linear(x, *parts[0])
+    return torch.cat([F.linear(x, weight, bias) for weight, bias in parts], dim=-1)
+
+
+def _layer(layer: Any, shape: Shape, fuse: bool) -> _Layer:
+    attention, mlp = layer.self_attn, layer.mlp
+    norm = None
+    if hasattr(attention, "q_norm"):
+        norm = torch.cat(
+            [
+                attention.q_norm.weight.expand(shape.heads, -1),
+                attention.k_norm.weight.expand(shape.kv_heads, -1),
+            ]
+        )
+    return _Layer(
+        qkv=_parts([attention.q_proj, attention.k_proj, attention.v_proj], fuse),
+        qk_norm=norm,
+        out=(attention.o_proj.weight, attention.o_proj.bias),
+        gate_up=_parts([mlp.gate_proj, mlp.up_proj], fuse),
+        down=(mlp.down_proj.weight, mlp.down_proj.bias),
+        norm_in=layer.input_layernorm.weight,
+        norm_mlp=layer.post_attention_layernorm.weight,
+    )
+
+
+def _parts(modules: list[Any], fuse: bool) -> list[tuple[Tensor, Tensor | None]]:
+    parts = [(m.weight, m.bias) for m in modules]
+    if not fuse:
+        return parts
+    biases = [bias for _, bias in parts if bias is not None]
+    return [(torch.cat([w for w, _ in parts]), torch.cat(biases) if biases else None)]

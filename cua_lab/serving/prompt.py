@@ -1,0 +1,110 @@
+"""A prompt as the model gets it: expanded ids, positions and images.
+
+Invariant: each image has exactly as many image tokens as its grid says, in order; `keyed` equals
+`ids` but at those tokens, where it names the image by its content.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cua_lab.errors import LabError
+from cua_lab.policy.positions import mrope_positions, next_position
+from cua_lab.policy.vision import Vision, tokens_of
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInput:
+    """One image, cut into patches."""
+
+    key: int
+    """Made from the content; negative, so that no token id can equal it."""
+    pixel_values: np.ndarray
+    """float32 (patches, patch_dim)."""
+    grid_thw: np.ndarray
+    """int64 (1, 3)."""
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What one request feeds to the model."""
+
+    ids: np.ndarray
+    """int64 (T,), one image token per visual token."""
+    keyed: np.ndarray
+    """int64 (T,), images by content: see `cache`."""
+    position_ids: np.ndarray
+    """int64 (3, T)."""
+    next_position: int
+    """Where the first sampled token stands."""
+    images: tuple[ImageInput, ...]
+    image_starts: tuple[int, ...]
+    """Index of each image's first token."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def head(self, length: int) -> "Prompt":
+        """The first `length` tokens, which must not end inside an image."""
+        count = sum(start < length for start in self.image_starts)
+        positions = self.position_ids[:, :length]
+        return Prompt(
+            self.ids[:length],
+            self.keyed[:length],
+            positions,
+            next_position(positions),
+            self.images[:count],
+            self.image_starts[:count],
+        )
+
+
+def image_input(data: bytes, vision: Vision) -> ImageInput:
+    """Patches of an encoded image."""
+    pixel_values, grid_thw = vision.patchify(data)
+    digest = hashlib.blake2b(data, digest_size=8).digest()
+    key = -1 - (int.from_bytes(digest, "little") >> 2)
+    return ImageInput(key, pixel_values, grid_thw, tokens_of(grid_thw, vision.geometry.merge)[0])
+
+
+def build_prompt(
+    ids: Sequence[int],
+    images: Sequence[ImageInput],
+    *,
+    image_token_id: int,
+    vocab_size: int,
+    merge: int,
+) -> Prompt:
+    """A prompt from ids with ONE image token per image."""
+    single = np.asarray(ids, dtype=np.int64)
+    if single.size == 0:
+        raise LabError("input_ids cannot be empty.")
+    outside = single[(single < 0) | (single >= vocab_size)]
+    if outside.size:
+        raise LabError(
+            f"input_ids holds {int(outside[0])}, but the vocabulary has ids 0 to {vocab_size - 1}."
+        )
+    pads = np.flatnonzero(single == image_token_id)
+    if len(pads) != len(images):
+        raise LabError(
+            f"the prompt has {len(pads)} image tokens but {len(images)} images came with it; send"
+            " exactly one image token per image, the server expands it."
+        )
+    counts = np.ones(len(single), dtype=np.int64)
+    counts[pads] = [image.tokens for image in images]
+    starts = np.cumsum(counts) - counts
+    keys = single.copy()
+    keys[pads] = [image.key for image in images]
+    expanded = np.repeat(single, counts)
+    grids = np.array([image.grid_thw[0] for image in images], dtype=np.int64)
+    positions = mrope_positions(expanded, grids, image_token_id=image_token_id, merge=merge)
+    return Prompt(
+        ids=expanded,
+        keyed=np.repeat(keys, counts),
+        position_ids=positions,
+        next_position=next_position(positions),
+        images=tuple(images),
+        image_starts=tuple(int(s) for s in starts[pads]),
+    )

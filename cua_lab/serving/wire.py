@@ -1,0 +1,42 @@
+"""What both directions of the wire share: the error of a bad request, and what an answer must hold.
+
+The dialect is sglang's: fields and error texts are those of recorded sglang 0.5.23 answers.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from cua_lab.errors import LabError
+
+Body = dict[str, Any]
+
+
+class WireError(LabError):
+    """A request that is answered with 400; `type` as sglang labels it."""
+
+    def __init__(self, message: str, type: str = "BadRequestError") -> None:
+        super().__init__(message)
+        self.type = type
+
+
+def error_body(error: LabError) -> Body:
+    """A 400's body."""
+    type = error.type if isinstance(error, WireError) else "BadRequestError"
+    return {"object": "error", "message": str(error), "type": type, "param": None, "code": 400}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What of the answer a chat request asked for."""
+
+    model: str
+    tools: tuple[str, ...] = ()
+    logprobs: bool = False
+    top: int = 0
+    prompt_ids: bool = False
+    output_ids: bool = False
+    meta_info: bool = False
+    stream: bool = False
+    stream_usage: bool = False
+    skip_special: bool = True
+    trim_stop: bool = True
