@@ -8,7 +8,7 @@ frame that the policy is shown. Its one duty: come back within a time limit of i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +22,7 @@ class Screen(Protocol):
         ...
 
 
+@runtime_checkable
 class Settle(Protocol):
     """Waits until the screen is at rest, or long enough, and returns the frame to show."""
 

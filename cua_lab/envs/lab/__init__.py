@@ -1,0 +1,1 @@
+"""The lab's HUD env package: env.py, tasks.py, Dockerfile.hud."""

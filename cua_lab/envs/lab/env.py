@@ -1,0 +1,186 @@
+"""The lab's HUD env: one embedded desktop and the templates that play on it.
+
+    tasks.start(args) -> a seeded app on the screen -> prompt ... play ... -> tasks.grade -> reward
+
+An episode's start is a function of its arguments alone, so all members of a group start from the
+same pixels. Rewards come from the app's state. A start frame also says how many turns the episode
+has (`bindings["screen"]["turns"]`, read by `cua_lab.agent`).
+
+`build` makes a new env for each episode: `LocalRuntime(build)` runs many at a time in one process.
+`env` is the one that a source path or `python -m hud.environment.server` serves: one at a time.
+"""
+
+import random
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from hud.environment import Environment
+from hud.eval import Task
+
+from cua_lab import __version__
+from cua_lab.desktop.apps import Game2048, Targets, Todo
+from cua_lab.desktop.apps.todo import CHORES
+from cua_lab.envs.lab import grading
+from cua_lab.envs.lab.desk import SCREEN, Desk
+from cua_lab.errors import LabError
+
+NAME = "lab"
+Frame = dict[str, Any]
+Episode = AsyncGenerator[Frame, Any]
+
+
+class LabEnvironment(Environment):
+    """The env: its screen and its templates. Every template takes `seed`, `turns` and the size of
+    the screen; the small policy sees screens of 128x128 pixels."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME, version=__version__)
+        self._desk = Desk()
+        self.initialize(self._open)
+        self.shutdown(self._desk.close)
+        for id, template in (
+            ("2048-score", self.score_2048),
+            ("2048-reach-tile", self.reach_tile_2048),
+            ("2048-near-win", self.near_win_2048),
+            ("todo-complete", self.todo_complete),
+            ("todo-create", self.todo_create),
+            ("targets-click", self.targets_click),
+        ):
+            self.template(id=id, description=template.__doc__ or "")(template)
+
+    async def _open(self) -> None:
+        self.add_capability(await self._desk.open())
+
+    async def score_2048(
+        self, seed: int = 0, target: int = 1000, turns: int = 4, width: int = 128, height: int = 128
+    ) -> Episode:
+        """2048; the reward is the score as a part of `target`."""
+        if target < 1:
+            raise LabError(f"target must be at least 1; got {target}")
+        app = Game2048(width, height, seed=seed)
+        with self._desk.playing(app):
+            yield start("Play 2048 with the arrow keys. Get a high score.", turns)
+            state = app.state()
+            yield graded(grading.score_linear(state, target), state)
+
+    async def reach_tile_2048(
+        self, seed: int = 0, tile: int = 64, turns: int = 8, width: int = 128, height: int = 128
+    ) -> Episode:
+        """2048; the reward is 1 when a tile of this value is there, else 0."""
+        _check_tile(tile)
+        app = Game2048(width, height, seed=seed)
+        with self._desk.playing(app):
+            yield start(f"Play 2048 with the arrow keys. Make a {tile} tile.", turns)
+            state = app.state()
+            yield graded(grading.tile_reached(state, tile), state)
+
+    async def near_win_2048(
+        self,
+        seed: int = 0,
+        tile: int = 64,
+        merges: int = 1,
+        turns: int = 2,
+        width: int = 128,
+        height: int = 128,
+    ) -> Episode:
+        """2048 from a board that is `merges` merges away from the tile; 1 or 0."""
+        _check_tile(tile)
+        app = Game2048(width, height, near_win=tile, near_win_merges=merges, seed=seed)
+        with self._desk.playing(app):
+            yield start(f"Play 2048 with the arrow keys. Make a {tile} tile.", turns)
+            state = app.state()
+            yield graded(grading.tile_reached(state, tile), state)
+
+    async def todo_complete(
+        self,
+        seed: int = 0,
+        items: int = 3,
+        complete: int = 1,
+        turns: int = 4,
+        width: int = 128,
+        height: int = 128,
+    ) -> Episode:
+        """A to-do list; the reward is the part of the named items that is checked, if no others
+        were touched."""
+        if not 1 <= complete <= items:
+            raise LabError(f"complete must be 1 to {items}, the number of items; got {complete}")
+        app = Todo(width, height, count=items, seed=seed)
+        before = app.state()["items"]
+        chosen = sorted(random.Random(seed).sample(range(items), complete))
+        wanted = [before[i]["text"] for i in chosen]
+        with self._desk.playing(app):
+            yield start(f"Check off: {', '.join(wanted)}. Leave the rest.", turns)
+            state = app.state()
+            yield graded(grading.todos_completed(state, before, wanted), state)
+
+    async def todo_create(
+        self,
+        seed: int = 0,
+        text: str | None = None,
+        items: int = 2,
+        turns: int = 4,
+        width: int = 128,
+        height: int = 128,
+    ) -> Episode:
+        """A to-do list; the reward is 1 when exactly one item, with exactly this text, was added.
+        Without a text the seed chooses one."""
+        app = Todo(width, height, count=items, seed=seed)
+        before = app.state()["items"]
+        if text is None:
+            unused = [chore for chore in CHORES if chore not in {item["text"] for item in before}]
+            text = random.Random(seed).choice(unused)
+        if not text.strip() or text != text.strip():
+            raise LabError(f"text must be neither blank nor padded; got {text!r}")
+        with self._desk.playing(app):
+            yield start(f"Add the item: {text}", turns)
+            state = app.state()
+            yield graded(grading.todo_created(state, before, text), state)
+
+    async def targets_click(
+        self,
+        seed: int = 0,
+        level: int = 1,
+        buttons: int | None = None,
+        reward: grading.PointReward = "inside",
+        turns: int = 1,
+        width: int = 128,
+        height: int = 128,
+    ) -> Episode:
+        """One thing to click among `buttons` (None: as many as the level likes). The reward is 1
+        inside its box; outside 0 (`inside`) or less with the distance (`distance`)."""
+        if reward not in ("inside", "distance"):
+            raise LabError(f"reward must be 'inside' or 'distance'; got {reward!r}")
+        distractors = None if buttons is None else (buttons - 1, buttons - 1)
+        app = Targets(level, width=width, height=height, distractors=distractors, seed=seed)
+        with self._desk.playing(app):
+            yield start(app.instruction, turns)
+            state = app.state()
+            if reward == "inside":
+                yield graded(grading.click_inside(state), state)
+            else:
+                yield graded(grading.click_distance(state, app.size), state)
+
+
+def start(prompt: str, turns: int) -> Frame:
+    """The first frame of an episode: what the policy is told, and in how many turns."""
+    if turns < 1:
+        raise LabError(f"turns must be at least 1; got {turns}")
+    return {"prompt": prompt, "bindings": {SCREEN: {"turns": turns}}}
+
+
+def graded(grade: grading.Grade, state: grading.State) -> Frame:
+    """The last frame of an episode: the reward, and what it was given for."""
+    return {"score": grade.reward, "info": {"success": grade.success, "state": state}}
+
+
+def _check_tile(tile: int) -> None:
+    if tile < 4 or tile & (tile - 1):
+        raise LabError(f"tile must be a power of two from 4 on; got {tile}")
+
+
+def build(task: Task | None = None) -> LabEnvironment:
+    """A new env with a desktop of its own, for `LocalRuntime(build)`."""
+    return LabEnvironment()
+
+
+env = LabEnvironment()
