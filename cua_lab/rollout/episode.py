@@ -13,7 +13,7 @@ import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import httpx
 
@@ -113,7 +113,10 @@ async def play(
     client = httpx.AsyncClient(transport=transport, trust_env=False, timeout=timeout_s)
     async with client:
         model = AsyncOpenAI(
-            api_key="none", base_url="http://engine/v1", http_client=client, max_retries=0
+            api_key="none",
+            base_url="http://engine/v1",
+            http_client=cast("Any", client),  # openai takes an httpx client, its types say httpx2
+            max_retries=0,
         )
         agent = LabAgent(config.model_copy(update={"model_client": model}))
         job = await task.run(agent, runtime=runtime, rollout_timeout=timeout_s)
