@@ -82,19 +82,23 @@ def _items(text: bytes) -> list[_Item]:
 
 
 def _stretches(text: bytes) -> Iterable[tuple[str, bytes]]:
+    tag = b""
     for position, chunk in enumerate(_TAG.split(text)):
         if position % 2:
             yield "tag", chunk
+            tag = chunk
             continue
         core = chunk.strip(_SPACE)
+        lead = chunk.find(core)
+        yield "space", chunk[:lead]
         if core[:1] in (b"{", b"[") and _parse(core) is not None:
-            lead = chunk.find(core)
-            yield "space", chunk[:lead]
             yield "json", core
-            yield "space", chunk[lead + len(core) :]
+        elif tag == b"<tool_call>":  # a broken call: any white space may stand in a string
+            yield "word", core
         else:
-            for match in _PROSE.findall(chunk):
+            for match in _PROSE.findall(core):
                 yield ("word" if match.strip(_SPACE) else "space"), match
+        yield "space", chunk[lead + len(core) :]
 
 
 def _data_pieces(mine: _Item, other: _Item) -> list[Piece] | None:
