@@ -16,6 +16,7 @@ Invariant: an agent is stateless per run, so one instance drives many episodes a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,13 +29,15 @@ from pydantic import Field, InstanceOf
 
 from cua_lab.computer.config import ToolConfig
 from cua_lab.computer.schema import NAME, CallError, parse_call
-from cua_lab.computer.tool import ComputerTool, DeadScreen
+from cua_lab.computer.screen import connect
+from cua_lab.computer.tool import ComputerTool
 
 if TYPE_CHECKING:
     from hud.agents.tool_agent import RunState
     from hud.eval.run import Run
     from openai.types.chat import ChatCompletionMessageParam
 
+SCREEN = "screen"
 SYSTEM_PROMPT = """\
 You use a computer through its screen. After each action you are shown the screen again.
 Turns are scarce, keystrokes are not: do as much as you safely can in every turn. Press many keys \
@@ -72,14 +75,21 @@ class LabAgent(OpenAIChatAgent):
         super().__init__(config)
 
     async def __call__(self, run: Run) -> None:
+        # HUD's own version connects to all that an env offers, with no time limit.
         silence_cancelled_streams(asyncio.get_running_loop())
-        await _open_screen(run, self.config.tool.screen_timeout_s)
-        await super().__call__(run)
+        screen = await connect(run.client, timeout_s=self.config.tool.screen_timeout_s)
+        try:
+            state = await self._initialize_state(prompt=run.prompt_messages)
+            state.tools, state.params = await self._build_tools({SCREEN: screen})
+            await self._loop(run, state)
+        finally:
+            with contextlib.suppress(OSError):  # a screen that is gone is closed enough
+                await screen.close()
 
     async def _loop(self, run: Run, state: RunState[ChatCompletionMessageParam]) -> None:
         if self.config.first_screenshot:
             await _append_screenshot(run, state)
-        turns = run.bindings.get("screen", {}).get("turns")
+        turns = run.bindings.get(SCREEN, {}).get("turns")
         agent = self if turns is None else self._limited_to(int(turns))
         await super(LabAgent, agent)._loop(run, state)
 
@@ -113,21 +123,6 @@ def _finish(step: AgentStep, tool: ComputerTool) -> str | None:
         return parse_call(arguments, tool.view, tool.config).text or ""
     except CallError:
         return None
-
-
-async def _open_screen(run: Run, timeout_s: float) -> None:
-    """Connect to the env's screen within a time limit: HUD has none. HUD keeps the connection."""
-    assert run.client.manifest is not None
-    screens = [cap for cap in run.client.manifest.bindings if cap.protocol.startswith("rfb/")]
-    if not screens:
-        raise DeadScreen("the env publishes no rfb capability: there is no screen to look at")
-    try:
-        async with asyncio.timeout(timeout_s):
-            await run.client.open(screens[0].name)
-    except (OSError, EOFError, ValueError) as error:
-        raise DeadScreen(
-            f"no screen at {screens[0].url} within {timeout_s:g} s: {type(error).__name__} {error}"
-        ) from error
 
 
 async def _append_screenshot(run: Run, state: RunState[ChatCompletionMessageParam]) -> None:

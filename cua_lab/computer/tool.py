@@ -37,6 +37,7 @@ from cua_lab.computer.schema import (
     tool_schema,
     view_of,
 )
+from cua_lab.computer.screen import DeadScreen
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,11 +49,6 @@ WHEEL_UP, WHEEL_DOWN = 8, 16
 DRAG_STEP_PX = 16
 SPARE_KEYCODES = 21
 """Distinct non-Latin characters after which an X server has no keycode left to lend (measured)."""
-
-
-class DeadScreen(TimeoutError):
-    """The screen no longer answers. HUD's loop turns every other exception of a tool into a result
-    for the model; a `TimeoutError` ends the episode, marked as failed."""
 
 
 class ComputerTool(RFBTool):
@@ -68,6 +64,7 @@ class ComputerTool(RFBTool):
         self._keys: list[int] = []  # held now, in order
         self._at: Point = (0, 0)
         self._buttons = 0
+        self._events = bytearray()  # of this call, not yet written
         self._borrowed: set[int] = set()  # non-Latin characters typed so far
 
     @classmethod
@@ -138,9 +135,10 @@ class ComputerTool(RFBTool):
     async def _perform(self, call: Call) -> None:
         limit = self.config.screen_timeout_s + call.wait_s + 64 * self.config.pace_ms / 1000
         try:
-            async with asyncio.timeout(limit), self._letting_go():
-                await self._send(call)
-                await self.client.drain()
+            async with asyncio.timeout(limit):
+                async with self._letting_go():
+                    await self._send(call)
+                await self._flush()
         except OSError as error:
             raise DeadScreen(
                 f"the screen took no input for {call.action} ({type(error).__name__}: {error})"
@@ -205,11 +203,21 @@ class ComputerTool(RFBTool):
                 self._key(keysym, down=False)
             if self._buttons:
                 self._press(0)
+            self._write()
 
     async def _pause(self) -> None:
         if self.config.pace_ms:
-            await self.client.drain()
+            await self._flush()
             await asyncio.sleep(self.config.pace_ms / 1000)
+
+    async def _flush(self) -> None:
+        self._write()
+        await self.client.drain()
+
+    def _write(self) -> None:
+        """Everything of a call in one write: 20 keys are 40 events, and each write is a packet."""
+        self.client.conn.writer.write(bytes(self._events))
+        self._events.clear()
 
     # asyncvnc's keyboard raises KeyError after half of a text was sent, and its mouse has no split
     # press and release, so events are written as the protocol defines them.
@@ -219,11 +227,11 @@ class ComputerTool(RFBTool):
             self._keys.append(keysym)
         else:
             self._keys.remove(keysym)
-        self.client.conn.writer.write(struct.pack(">BBxxI", 4, down, keysym))
+        self._events += struct.pack(">BBxxI", 4, down, keysym)
 
     def _point(self, at: Point) -> None:
         self._at = at
-        self.client.conn.writer.write(struct.pack(">BBHH", 5, self._buttons, *at))
+        self._events += struct.pack(">BBHH", 5, self._buttons, *at)
 
     def _press(self, buttons: int) -> None:
         self._buttons = buttons

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 from hud.capabilities import Capability
 
+from cua_lab.desktop import process
 from cua_lab.desktop.app import App
 from cua_lab.desktop.apps import Targets
 from cua_lab.desktop.rfb import RFBServer
@@ -33,7 +35,8 @@ class Desk:
     async def open(self) -> Capability:
         """Start serving; what HUD is to publish."""
         await self._server.start()
-        return Capability.rfb(name=SCREEN, url=self._server.url)
+        screen = Capability.rfb(name=SCREEN, url=self._server.url)
+        return replace(screen, params={**screen.params, process.PARAM: process.TOKEN})
 
     async def close(self) -> None:
         await self._server.close()

@@ -1,0 +1,58 @@
+"""Connecting to the screen of an env: the shortest way there is, within a time limit.
+
+Invariant: what `connect` returns has answered the RFB handshake; otherwise it raises `DeadScreen`,
+and nothing here waits longer than it was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import asyncvnc
+from hud.capabilities import Capability, RFBClient
+
+from cua_lab.desktop import process
+
+if TYPE_CHECKING:
+    from hud.clients import HudClient
+
+
+class DeadScreen(TimeoutError):
+    """The screen no longer answers. HUD's loop turns every other exception of a tool into a result
+    for the model; a `TimeoutError` ends the episode, marked as failed."""
+
+
+class Screen(RFBClient):
+    """HUD's client without the screenshot that it takes on connecting: the tool always asks for
+    whole frames, and asyncvnc's own reading hangs on a Bell."""
+
+    @staticmethod
+    async def _open(
+        stack: AsyncExitStack, host: str, port: int, user: str | None, password: str | None
+    ) -> asyncvnc.Client:
+        return await stack.enter_async_context(
+            asyncvnc.connect(host=host, port=port, username=user, password=password)
+        )
+
+
+async def connect(client: HudClient, *, timeout_s: float) -> Screen:
+    """The env's first screen; directly where it is in this process, else through HUD's tunnel."""
+    capability = _address(client)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await Screen.connect(capability)
+    except (OSError, EOFError, ValueError) as error:
+        raise DeadScreen(
+            f"no screen at {capability.url} within {timeout_s:g} s: {type(error).__name__} {error}"
+        ) from error
+
+
+def _address(client: HudClient) -> Capability:
+    bindings = [] if client.manifest is None else client.manifest.bindings
+    screens = [cap for cap in bindings if cap.protocol == RFBClient.protocol]
+    if not screens:
+        raise DeadScreen("the env publishes no rfb/3.8 capability: there is no screen to look at")
+    here = screens[0].params.get(process.PARAM) == process.TOKEN
+    return screens[0] if here else client.binding(screens[0].name)
