@@ -154,6 +154,17 @@ def forget_hud_account() -> None:
     """
     settings.api_key = None
     settings.telemetry_enabled = True
+    Step.emit = _emit_if_heard  # type: ignore[assignment, method-assign]
+
+
+_emit = Step.emit
+
+
+def _emit_if_heard(step: Step, *, trace_id: str | None = None) -> None:
+    """HUD serialises every step, screenshots and all, and then throws it away when nobody listens:
+    1 ms of an episode of 7."""
+    if settings.api_key or settings.span_dir:
+        _emit(step, trace_id=trace_id)
 
 
 def silence_cancelled_streams(loop: asyncio.AbstractEventLoop) -> None:
