@@ -3,5 +3,6 @@
 from cua_lab.cli import (  # noqa: F401
     data,
     data_check,
+    desktop,
     doctor,
 )

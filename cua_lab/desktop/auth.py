@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import struct
-import warnings
 from asyncio import StreamReader, StreamWriter
 from pathlib import Path
 
@@ -42,14 +41,9 @@ def read_password(path: str | os.PathLike[str]) -> bytes:
 
 def encrypt(challenge: bytes, password: bytes) -> bytes:
     """DES of the challenge under the password, each byte's bits reversed, as VNC does."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from cryptography.hazmat.primitives.ciphers import Cipher, modes
+    from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
+    from cryptography.hazmat.primitives.ciphers import Cipher, modes
 
-        try:
-            from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
-        except ImportError:  # cryptography before 43
-            from cryptography.hazmat.primitives.ciphers.algorithms import TripleDES
     padded = password[:KEY_BYTES].ljust(KEY_BYTES, b"\0")
     key = bytes(int(f"{byte:08b}"[::-1], 2) for byte in padded)
     # Single DES is gone from cryptography; three equal keys make the same cipher.

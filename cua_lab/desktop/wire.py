@@ -58,7 +58,7 @@ class PixelFormat:
 
 
 RGBX = PixelFormat(32, 24, False, True, (255, 255, 255), (0, 8, 16))
-"""The server's own format: bytes R, G, B, 0. asyncvnc calls it 'rgba' and leaves it as it is."""
+"""The server's own format: bytes R, G, B, padding; asyncvnc takes it as it is ('rgba')."""
 
 
 @dataclass(frozen=True, slots=True)
