@@ -53,11 +53,11 @@ def _member(member: dict[str, Any], vocab: dict[str, str]) -> str:
 
 def _rows(member: dict[str, Any], vocab: dict[str, str]) -> Iterator[str]:
     left, pictures = MAX_TOKENS, MAX_IMAGES
-    for index, (role, start, end, turn) in enumerate(member["segments"]):
+    for index, (role, start, end, turn, _weights) in enumerate(member["segments"]):
         if left <= 0:
             yield f"<div>… {member['counts']['total'] - start} more tokens</div>"
             return
-        head = f"<i>turn {turn + 1} {role}</i> "
+        head = f"<i>turn {turn} {role}</i> "
         if role == "image":
             image = member["images"].get(str(index))
             yield f"<div>{head}{_image(image if pictures else None, end - start)}</div>"
@@ -97,6 +97,6 @@ def _divergence(divergence: dict[str, Any]) -> str:
     kind = escape(divergence["kind"].replace("_", " "))
     return (
         f'<div style="border-left:4px double;padding-left:8px"><b>divergence, turn'
-        f" {divergence['turn'] + 1}: {kind}</b><br>emitted {side('emitted')}<br>re-rendered"
+        f" {divergence['turn']}: {kind}</b><br>emitted {side('emitted')}<br>re-rendered"
         f" {side('rendered')}</div>"
     )

@@ -6,11 +6,12 @@ black on a white halo, so they show on any screen; the card is opaque, so it rea
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
 from cua_lab.errors import LabError
-from cua_lab.viz.frames import Frame, key_summary
+from cua_lab.viz.frames import Frame, frames_of, key_summary
 
 CELL = 224
 GAP = 14
@@ -18,8 +19,15 @@ CAPTION = 50
 PAPER, INK, RULE = (251, 251, 249), (17, 17, 17), (140, 144, 152)
 
 
-def filmstrip(frames: Sequence[Frame], *, title: str = "", columns: int = 6) -> Image.Image:
-    """One picture: `columns` screenshots a row, the turn and its action under each."""
+def filmstrip(
+    episode: Any, *, title: str = "", columns: int = 6, coordinate_space: str = "0-1000"
+) -> Image.Image:
+    """One picture: `columns` screenshots a row, the turn and its action under each.
+
+    `episode`: an `Episode` of `cua_lab.rollout`, or a sequence of `Frame`.
+    """
+    listed = isinstance(episode, Sequence)
+    frames = episode if listed else frames_of(episode, coordinate_space=coordinate_space)
     if not frames:
         raise LabError("a film strip needs at least one frame; this episode has no screenshots")
     columns = min(columns, len(frames))
@@ -82,7 +90,7 @@ def _fit(image: Image.Image) -> Image.Image:
 
 def _caption(draw: ImageDraw.ImageDraw, at: tuple[float, float], index: int, frame: Frame) -> None:
     label = key_summary(frame.keys) if frame.keys else frame.label
-    lines = _wrap(draw, f"{index + 1} · {label or 'end'}", CELL, limit=2)
+    lines = _wrap(draw, f"{index} · {label or 'no action'}", CELL, limit=2)
     draw.multiline_text(at, "\n".join(lines), fill=INK, font=_font(14), spacing=3)
 
 

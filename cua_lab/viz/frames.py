@@ -51,6 +51,21 @@ class Frame:
         return cls(image=image, point=point, keys=keys, label=action_label(action))
 
 
+def frames_of(episode: Any, *, coordinate_space: str = "0-1000") -> tuple[Frame, ...]:
+    """The frames of a `cua_lab.rollout.episode.Episode`, in the order its prompts show them.
+
+    The last screenshots and the last actions belong together: where the recipe does not show the
+    first screen, the first action has none.
+    """
+    skipped = max(0, len(episode.actions) - len(episode.screenshots))
+    answers = [action.arguments for action in episode.actions[skipped:]]
+    answers += [None] * (len(episode.screenshots) - len(answers))
+    return tuple(
+        Frame.of(Image.open(io.BytesIO(png)), arguments, coordinate_space=coordinate_space)
+        for png, arguments in zip(episode.screenshots, answers, strict=True)
+    )
+
+
 def action_point(
     action: Mapping[str, Any], size: tuple[int, int], coordinate_space: str
 ) -> tuple[float, float] | None:
@@ -93,5 +108,5 @@ def png_uri(image: Image.Image, *, max_width: int = 768) -> str:
         height = max(1, round(image.height * max_width / image.width))
         image = image.resize((max_width, height), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
-    image.save(buffer, format="PNG", optimize=True)
+    image.save(buffer, format="PNG")
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

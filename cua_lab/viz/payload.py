@@ -6,7 +6,7 @@
       "name": str, "reward": number | null, "status": str | null,
       "ids":         [int, ...],                       all tokens of the stitched sequence
       "mask":        [[start, end], ...],              runs of trained tokens, absolute positions
-      "segments":    [[role, start, end, turn], ...],  tile ids exactly
+      "segments":    [[role, start, end, turn, weights | null], ...],  tile ids exactly
       "values":      {"logprob" | "entropy" | "ratio" | "advantage": [number | null, ...]},
                      one entry for each TRAINED token, in order; null or an absent key: not measured
       "divergences": [{"turn", "at", "kind", "why", "emitted": [[id, text]], "rendered": [...]}],
@@ -34,9 +34,14 @@ Numbers = float | Sequence[float | None] | None
 
 
 class Codec(Protocol):
-    """The part of a tokenizer the viewer needs: the exact bytes of one id."""
+    """The part of `cua_lab.rollout.codec.TokenCodec` that the viewer needs."""
 
-    def token_bytes(self, token_id: int, /) -> bytes: ...
+    @property
+    def control(self) -> Mapping[int, str]:
+        """Ids that are structure, with their names."""
+
+    def token_bytes(self, token_id: int, /) -> bytes:
+        """The bytes of any other id."""
 
 
 def viewer_payload(
@@ -51,9 +56,10 @@ def viewer_payload(
     rewards: Sequence[float | None] | None = None,
     title: str = "Stitched episode",
 ) -> dict[str, Any]:
-    """The viewer's JSON for one `Stitched`, or for a list of them (the members of a group).
+    """The viewer's JSON for one `Stitched` or `Sample`, or for a list (the members of a group).
 
-    With a list, every other argument is a list of the same length.
+    With a list, every other argument is a list of the same length. A `Sample` brings its own name,
+    reward and status.
     """
     many = isinstance(stitched, list | tuple)
     members = list(stitched) if many else [stitched]
@@ -70,8 +76,8 @@ def viewer_payload(
 
     columns = zip(
         members,
-        names or [f"member {i}" if many else "episode" for i in range(len(members))],
-        rewards or [None] * len(members),
+        names or [_name(member, i if many else None) for i, member in enumerate(members)],
+        rewards or [getattr(member, "reward", None) for member in members],
         per_member(images, "lists of images"),
         per_member(advantages, "advantages"),
         per_member(ratios, "ratios"),
@@ -89,13 +95,19 @@ def viewer_payload(
 
 def token_text(codec: Codec, token_id: int) -> str:
     r"""An id's text; bytes that are not a whole character show as `\xe2`, never as U+FFFD."""
+    if token_id in codec.control:
+        return codec.control[token_id]
     return codec.token_bytes(token_id).decode("utf-8", errors="backslashreplace")
+
+
+def _name(member: Any, index: int | None) -> str:
+    return getattr(member, "episode", None) or ("episode" if index is None else f"member {index}")
 
 
 def _member(
     codec: Codec,
     vocab: dict[str, str],
-    stitched: Any,
+    member: Any,
     name: str,
     reward: float | None,
     frames: Sequence[Frame] | None,
@@ -103,10 +115,14 @@ def _member(
     ratios: Numbers,
     entropies: Numbers,
 ) -> dict[str, Any]:
+    stitched = getattr(member, "stitched", member)
     ids = [int(token) for token in stitched.tokens]
     for token in set(ids):
         vocab.setdefault(str(token), token_text(codec, token))
-    segments = [[s.role, s.start, s.end, s.turn] for s in stitched.segments]
+    segments = [
+        [s.role, s.start, s.end, s.turn, getattr(s, "weight_version", None)]
+        for s in stitched.segments
+    ]
     start = stitched.response_start
     trained = [start + i for i, kept in enumerate(stitched.loss_mask) if kept]
     columns = {
@@ -123,7 +139,7 @@ def _member(
     return {
         "name": name,
         "reward": None if reward is None else _json_number(reward),
-        "status": getattr(stitched, "status", None),
+        "status": getattr(member, "status", None),
         "ids": ids,
         "mask": _runs(trained),
         "segments": segments,
@@ -169,14 +185,13 @@ def _runs(positions: Sequence[int]) -> list[list[int]]:
 
 
 def _divergence(divergence: Any, codec: Codec, segments: list[list[Any]]) -> dict[str, Any]:
-    """One divergence row, anchored behind the last policy segment of its turn."""
-    at = [
-        i for i, (role, *_, turn) in enumerate(segments)
-        if role == "policy" and turn <= divergence.turn
-    ]  # fmt: skip
+    """One divergence row, anchored behind what comes before the re-rendered ids; a rewrite ends
+    the sequence, so its row comes last."""
+    before = [i for i, segment in enumerate(segments) if segment[1] < max(1, divergence.index)]
+    rewrite = divergence.kind == "rewrite"
     return {
         "turn": divergence.turn,
-        "at": at[-1] if at else len(segments) - 1,
+        "at": len(segments) - 1 if rewrite else before[-1],
         "kind": divergence.kind,
         "why": divergence.explain(),
         "emitted": [[int(i), token_text(codec, i)] for i in divergence.emitted_ids],
@@ -211,7 +226,7 @@ def _image(frame: Any) -> Mapping[str, Any]:
 
 def _counts(segments: list[list[Any]], total: int, trained: int) -> dict[str, int]:
     by_role = dict.fromkeys(ROLES, 0)
-    for role, start, end, _turn in segments:
+    for role, start, end, *_ in segments:
         by_role[role] += end - start
     if sum(by_role.values()) != total:
         raise LabError(
@@ -223,5 +238,5 @@ def _counts(segments: list[list[Any]], total: int, trained: int) -> dict[str, in
         "total": total,
         "trained": trained,
         "images": sum(segment[0] == "image" for segment in segments),
-        "turns": 1 + max((segment[3] for segment in segments), default=-1),
+        "turns": len({segment[3] for segment in segments}),
     }

@@ -2,7 +2,7 @@
 
     config.yaml     the recipe as it ran (shown as text)
     metrics.jsonl   one `Step` a line
-    episodes.jsonl  one `Episode` a line; a few have screenshots under frames/
+    episodes.jsonl  one `EpisodeRow` a line; a few have screenshots under frames/
     summary.json    `Summary`, once the run has ended
     viewer.json     optional: the mask viewer's payload (`viewer_payload`) of one episode
 
@@ -55,7 +55,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class EpisodeTurn:
+class TurnRow:
     """What the policy did at one screenshot."""
 
     action: dict[str, Any] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class EpisodeTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class EpisodeRow:
     """One line of episodes.jsonl."""
 
     task: str
@@ -82,7 +82,7 @@ class Episode:
     reward: float | None = None
     success: bool | None = None
     status: str | None = None
-    turns: tuple[EpisodeTurn, ...] = ()
+    turns: tuple[TurnRow, ...] = ()
 
     @property
     def pictured(self) -> bool:
@@ -135,7 +135,7 @@ class Run:
 
     path: Path
     steps: tuple[Step, ...]
-    episodes: tuple[Episode, ...]
+    episodes: tuple[EpisodeRow, ...]
     summary: Summary | None
     """`None` while the run goes on."""
     config: str
@@ -143,15 +143,16 @@ class Run:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Tasks in the order the run met them."""
+        """In the order the run met them, but the one that proves vision comes first."""
         named = [step.task for step in self.steps] + [e.task for e in self.episodes]
         summarised = list(self.summary.tasks) if self.summary else []
-        return tuple(dict.fromkeys(summarised + named))
+        met = dict.fromkeys(summarised + named)
+        return tuple(sorted(met, key=lambda task: not task.startswith("targets")))
 
     def grpo(self, task: str) -> tuple[Step, ...]:
         return tuple(s for s in self.steps if s.task == task and s.phase == "grpo")
 
-    def pictured(self, task: str, phase: str) -> tuple[Episode, ...]:
+    def pictured(self, task: str, phase: str) -> tuple[EpisodeRow, ...]:
         """Episodes with screenshots."""
         return tuple(e for e in self.episodes if e.task == task and e.phase == phase and e.pictured)
 
@@ -177,7 +178,7 @@ def read_run(path: str | Path) -> Run:
 
 
 def episode_frames(
-    run: Run, episode: Episode, *, coordinate_space: str = "0-1000"
+    run: Run, episode: EpisodeRow, *, coordinate_space: str = "0-1000"
 ) -> tuple[Frame, ...]:
     """The screenshots of an episode with the actions that answered them."""
     from PIL import Image
@@ -222,14 +223,14 @@ def _typed(kind: type[T], record: Mapping[str, Any]) -> T:
     return kind(**{name: value for name, value in record.items() if name in names})
 
 
-def _episode(record: Mapping[str, Any]) -> Episode:
+def _episode(record: Mapping[str, Any]) -> EpisodeRow:
     turns = tuple(_turn(turn) for turn in record.get("turns") or ())
-    return _typed(Episode, {**record, "turns": turns})
+    return _typed(EpisodeRow, {**record, "turns": turns})
 
 
-def _turn(record: Mapping[str, Any]) -> EpisodeTurn:
+def _turn(record: Mapping[str, Any]) -> TurnRow:
     keys, action = tuple(record.get("keys") or ()), record.get("action") or {}
-    return _typed(EpisodeTurn, {**record, "keys": keys, "action": action})
+    return _typed(TurnRow, {**record, "keys": keys, "action": action})
 
 
 def _summary(record: Mapping[str, Any]) -> Summary:

@@ -224,7 +224,7 @@ def _summary() -> dict:
         "tokens": {
             "sampled": 412345,
             "trained": 412001,
-            "masked": 1203456,
+            "masked": 0,
             "resynced": 344,
             "dropped": 0,
         },

@@ -100,7 +100,9 @@ class Member {
     this.vocab = vocab;
     this.total = data.ids.length;
     this.starts = data.segments.map((segment) => segment[1]);
-    this.turns = data.counts.turns;
+    const turns = data.segments.map((segment) => segment[3]);
+    this.firstTurn = Math.min(...turns); // a sequence that starts over begins later than turn 0
+    this.turns = Math.max(...turns) + 1;
     this.rank = new Int32Array(this.total).fill(-1); // position among the trained tokens
     let next = 0;
     for (const [start, end] of data.mask) for (let i = start; i < end; i++) this.rank[i] = next++;
@@ -316,7 +318,7 @@ class Pane {
     const gutter = el("div", "cl-gutter");
     if (part.first) {
       const length = this.member.segments[part.segment][2] - part.start;
-      gutter.append(el("b", "", ROLES[part.role]), `turn ${part.turn + 1} · ${length}`);
+      gutter.append(el("b", "", ROLES[part.role]), `turn ${part.turn} · ${length}`);
     }
     const tokens = el("div", "cl-toks");
     if (part.role === "image") tokens.append(this.chip(part)); else this.appendTokens(tokens, part);
@@ -339,6 +341,7 @@ class Pane {
   tokenClass(role, i) {
     const mode = this.viewer.mode;
     let name = `cl-t cl-${role}`;
+    if (role === "policy" && this.member.rank[i] < 0) name += " cl-untrained";
     if (mode !== "role") {
       const value = this.member.value(mode, i);
       name = "cl-t cl-v";
@@ -407,8 +410,7 @@ class Pane {
     const node = el("div", "cl-diverge");
     node.dataset.turn = d.turn;
     node.dataset.divergence = d.index;
-    const end = d.kind === "rewrite" ? "the sequence ends here" : "resynced, mask 0";
-    node.append(el("b", "", `Divergence, turn ${d.turn + 1}: ${d.kind.replace("_", " ")}`), ` (${end}). ${d.why}`);
+    node.append(el("b", "", `Divergence, ${d.kind.replace("_", " ")}`), ` — ${d.why}`);
     const pair = el("div", "cl-pair");
     pair.append(el("span", "", "emitted"), tokenList(d.emitted, d.rendered));
     pair.append(el("span", "", "re-rendered"), tokenList(d.rendered, d.emitted));
@@ -418,7 +420,7 @@ class Pane {
 
   // -- turns
 
-  setTurn(turn) { // show the sequence through `turn` turns (0: what was given before any)
+  setTurn(turn) { // show turns before `turn`; at the first turn's number only what was given
     this.turn = turn;
     this.sections.forEach((section) => this.hideLater(section));
     this.showSum();
@@ -426,7 +428,7 @@ class Pane {
   }
 
   later(turn, role = "policy") { // hidden at the present slider position?
-    if (this.turn === 0) return !(turn === 0 && role !== "policy");
+    if (this.turn <= this.member.firstTurn) return turn !== this.member.firstTurn || role === "policy";
     return turn >= this.turn;
   }
 
@@ -467,17 +469,18 @@ class Pane {
   }
 
   showStage() {
-    const turn = Math.max(0, this.turn - 1);
+    const started = this.turn > this.member.firstTurn;
+    const turn = started ? this.turn - 1 : this.member.firstTurn;
     const segment = this.member.imageOfTurn(turn);
     const image = segment === null ? null : this.member.images[segment];
     if (!image) {
       this.stage.replaceChildren(el("p", "cl-note", segment === null ? "No screenshot in this episode." : "Screenshots were not given."));
       return;
     }
-    // At position 0 the policy has not acted yet: the same screen without the mark.
-    const seen = this.turn === 0 ? { ...image, point: null, keys: [], label: "" } : image;
+    // At the first position the policy has not acted yet: the same screen without the mark.
+    const seen = started ? image : { ...image, point: null, keys: [], label: "" };
     const words = el("div");
-    const what = this.turn === 0 ? "before the first turn" : `turn ${this.turn}: ${image.label || "no screen action"}`;
+    const what = started ? `turn ${turn}: ${image.label || "no screen action"}` : `before turn ${turn}`;
     words.append(el("p", "", what));
     if (seen.keys.length) words.append(keyList(seen.keys));
     this.stage.replaceChildren(shot(seen, `what the policy saw, ${what}`), words);
@@ -660,6 +663,7 @@ class Viewer {
   constructor(root, payload) {
     this.payload = payload;
     this.members = payload.members.map((member) => new Member(member, payload.vocab));
+    this.firstTurn = Math.min(...this.members.map((member) => member.firstTurn));
     this.turns = Math.max(...this.members.map((member) => member.turns));
     this.turn = this.turns;
     this.mode = "role";
@@ -692,7 +696,7 @@ class Viewer {
     const group = el("div", "cl-group cl-turns");
     this.playButton = button("▶ play", "step through the turns", () => this.togglePlay());
     this.slider = focusable("input", "", null, {
-      type: "range", min: "0", max: String(this.turns), step: "1", "aria-label": "turn",
+      type: "range", min: String(this.firstTurn), max: String(this.turns), step: "1", "aria-label": "turn",
     });
     this.slider.addEventListener("input", () => this.setTurn(Number(this.slider.value)));
     this.slider.addEventListener("keydown", (event) => event.stopPropagation());
@@ -782,9 +786,11 @@ class Viewer {
   // -- turns
 
   setTurn(turn) {
-    this.turn = Math.min(Math.max(turn, 0), this.turns);
+    this.turn = Math.min(Math.max(turn, this.firstTurn), this.turns);
     this.slider.value = String(this.turn);
-    this.turnLabel.textContent = this.turn === 0 ? "the prompt" : `turn ${this.turn} of ${this.turns}`;
+    const last = this.turns - 1;
+    this.turnLabel.textContent = this.turn === this.firstTurn ? "the first prompt"
+      : `turn ${this.turn - 1} of ${this.firstTurn}–${last}`;
     this.panes.forEach((pane) => pane.setTurn(Math.min(this.turn, pane.member.turns)));
   }
 
@@ -795,7 +801,7 @@ class Viewer {
 
   togglePlay() {
     if (this.timer) return this.pause();
-    if (this.turn >= this.turns) this.setTurn(0);
+    if (this.turn >= this.turns) this.setTurn(this.firstTurn);
     this.playButton.textContent = "❚❚ pause";
     this.timer = setInterval(() => {
       this.stepTurn(1);
@@ -869,7 +875,7 @@ class Viewer {
 
   showDetail(pane, i) {
     const { member } = pane;
-    const [role, start, end, turn] = member.segments[member.segment(i)];
+    const [role, start, end, turn, weights] = member.segments[member.segment(i)];
     const field = (name, value) => {
       const node = el("span");
       node.append(el("i", "", name), value);
@@ -879,13 +885,14 @@ class Viewer {
       ? [field("image", count(end - start, "token")), field("positions", `${start}–${end - 1}`)]
       : [field("text", el("code", "", visible(member.text(i)))), field("position", `${i} of ${member.total}`)];
     fields.unshift(field("id", String(member.ids[i])));
-    fields.push(field("turn", String(turn + 1)), field("who", `${role}, ${member.rank[i] < 0 ? "mask 0" : "mask 1"}`));
+    fields.push(field("turn", String(turn)), field("who", `${role}, ${member.rank[i] < 0 ? "mask 0" : "mask 1"}`));
     if (member.rank[i] >= 0) {
       const logprob = member.value("logprob", i);
       const chance = logprob === null ? "" : ` (p ${Math.exp(logprob).toPrecision(3)})`;
       fields.push(field("logprob", number(logprob) + chance));
       for (const key of ["entropy", "advantage", "ratio"]) fields.push(field(key, number(member.value(key, i))));
     }
+    if (weights !== null) fields.push(field("weights", weights));
     this.detail.replaceChildren(...fields);
   }
 
