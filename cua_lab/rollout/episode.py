@@ -1,6 +1,6 @@
 """One episode: a HUD task played by the lab's agent, and what is kept of it.
 
-    task ──HUD Task.run──▶ LabAgent ──AsyncOpenAI──▶ transport (shim ▶ engine | scripted player)
+    task ──HUD Task.run──▶ LabAgent ──ChatClient──▶ transport (shim ▶ engine | scripted player)
                 │
                 └──▶ Episode: turns (ids), actions (what was done), screenshots, reward, status
 
@@ -13,7 +13,7 @@ import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
 
@@ -105,20 +105,15 @@ async def play(
     `transport` answers the agent's chat completions and is closed at the end; `turns` is read then.
     Raises only on cancellation: whatever goes wrong inside is a failed episode with its error.
     """
-    from openai import AsyncOpenAI
-
     from cua_lab.agent import LabAgent
+    from cua_lab.serving.client import ChatClient
 
     started = perf_counter()
-    client = httpx.AsyncClient(transport=transport, trust_env=False, timeout=timeout_s)
-    async with client:
-        model = AsyncOpenAI(
-            api_key="none",
-            base_url="http://engine/v1",
-            http_client=cast("Any", client),  # openai takes an httpx client, its types say httpx2
-            max_retries=0,
-        )
-        agent = LabAgent(config.model_copy(update={"model_client": model}))
+    http = httpx.AsyncClient(
+        transport=transport, base_url="http://engine/v1/", trust_env=False, timeout=timeout_s
+    )
+    async with http:
+        agent = LabAgent(config.model_copy(update={"model_client": ChatClient(http)}))
         job = await task.run(agent, runtime=runtime, rollout_timeout=timeout_s)
     run = _only_run(job)
     return _episode(run, task, turns(), id=id, group=group, seconds=perf_counter() - started)
