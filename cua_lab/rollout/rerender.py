@@ -11,7 +11,6 @@ another way with equal values. Texts are bytes; a call is what stands between `<
 import json
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,7 +18,7 @@ Change = Literal["white_space", "json"]
 
 _TAG = re.compile(rb"(</?tool_call>)")
 _SPACE = b" \t\n\r\x0b\x0c"
-_PROSE = re.compile(rb'"(?:[^"\\]|\\.)*"|[ \t\n\r\v\f]+|[^ \t\n\r\v\f"]+|"', re.DOTALL)
+_PROSE = re.compile(rb'([ \t\n\r\v\f]*)("(?:[^"\\]|\\.)*"|[^ \t\n\r\v\f"]+|")', re.DOTALL)
 _LEXEME = re.compile(rb'"(?:[^"\\]|\\.)*"|[ \t\n\r]+|[{}\[\],:]|[^ \t\n\r{}\[\],:"]+', re.DOTALL)
 _ROOMY = ("start", "end", "tag", "json")
 """Beside these, white space may come and go; between two words it may only change."""
@@ -35,77 +34,69 @@ class Piece:
     """`None`: the same bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    space: bytes
-    """White space in front."""
-    kind: Literal["word", "tag", "json", "end"]
-    data: bytes
+_Item = tuple[bytes, Literal["word", "tag", "json", "end"], bytes]
+"""(white space in front, kind, text)."""
 
 
 def changes(emitted: bytes, rendered: bytes) -> list[Piece] | None:
     """The benign changes from `emitted` to `rendered`, or `None` if one is not benign."""
-    if emitted == rendered:
-        return [Piece(len(emitted), len(rendered), None)]
     ours, theirs = _items(emitted), _items(rendered)
     if len(ours) != len(theirs):
         return None
     pieces: list[Piece] = []
+    same = 0
     before = "start"
     for mine, other in zip(ours, theirs, strict=True):
-        if mine.kind != other.kind:
-            return None
-        joins = not (mine.space and other.space) and mine.space != other.space
-        if joins and before not in _ROOMY and mine.kind not in _ROOMY:
-            return None
-        same_space = mine.space == other.space
-        space = Piece(len(mine.space), len(other.space), None if same_space else "white_space")
-        data = _data_pieces(mine, other)
-        if data is None:
-            return None
-        pieces += [space, *data]
-        before = mine.kind
+        if mine == other:
+            same += len(mine[0]) + len(mine[2])
+        else:
+            changed = _item_pieces(mine, other, before)
+            if changed is None:
+                return None
+            pieces += [Piece(same, same, None), *changed]
+            same = 0
+        before = mine[1]
+    pieces.append(Piece(same, same, None))
     return [piece for piece in pieces if piece.emitted or piece.rendered]
 
 
 def _items(text: bytes) -> list[_Item]:
     """Words, tags and JSON values in order, each with the white space in front of it."""
     items: list[_Item] = []
-    space = b""
-    for kind, data in _stretches(text):
-        if kind == "space":
-            space += data
-        else:
-            items.append(_Item(space, kind, data))  # type: ignore[arg-type]
-            space = b""
-    return [*items, _Item(space, "end", b"")]
-
-
-def _stretches(text: bytes) -> Iterable[tuple[str, bytes]]:
-    tag = b""
+    tag, space = b"", b""
     for position, chunk in enumerate(_TAG.split(text)):
         if position % 2:
-            yield "tag", chunk
-            tag = chunk
+            items.append((space, "tag", chunk))
+            tag, space = chunk, b""
             continue
         core = chunk.strip(_SPACE)
         lead = chunk.find(core)
-        yield "space", chunk[:lead]
         if core[:1] in (b"{", b"[") and _parse(core) is not None:
-            yield "json", core
+            items.append((chunk[:lead], "json", core))
         elif tag == b"<tool_call>":  # a broken call: any white space may stand in a string
-            yield "word", core
+            items.append((chunk[:lead], "word", core))
         else:
-            for match in _PROSE.findall(core):
-                yield ("word" if match.strip(_SPACE) else "space"), match
-        yield "space", chunk[lead + len(core) :]
+            items += [(before, "word", word) for before, word in _PROSE.findall(chunk)]
+            lead = lead if core else 0
+        space = chunk[lead + len(core) :]
+    return [*items, (space, "end", b"")]
 
 
-def _data_pieces(mine: _Item, other: _Item) -> list[Piece] | None:
-    if mine.data == other.data:
-        return [Piece(len(mine.data), len(other.data), None)]
-    if mine.kind == "json" and _same(_parse(mine.data), _parse(other.data)):
-        return _json_pieces(mine.data, other.data)
+def _item_pieces(mine: _Item, other: _Item, before: str) -> list[Piece] | None:
+    """What changed between two items, or `None`; `before` is the kind of item in front."""
+    space, kind, data = mine
+    other_space, other_kind, other_data = other
+    if kind != other_kind:
+        return None
+    joins = space != other_space and not (space and other_space)
+    if joins and before not in _ROOMY and kind not in _ROOMY:
+        return None
+    moved: Change | None = None if space == other_space else "white_space"
+    pieces = [Piece(len(space), len(other_space), moved)]
+    if data == other_data:
+        return [*pieces, Piece(len(data), len(data), None)]
+    if kind == "json" and _same(_parse(data), _parse(other_data)):
+        return pieces + _json_pieces(data, other_data)
     return None
 
 

@@ -7,8 +7,8 @@ counted. Invariant: after every turn the sequence is exactly what the server saw
 prompt followed by its output, so no token is ever trained in a context that it did not have, but
 for adopted ids before it.
 
-Cost per turn: one comparison of the prompt with the last one (in C, about 5 ns a token), and Python
-work only for the new ids and the last output.
+Cost per turn: one memcmp of the prompt with the last one, and work for the new ids and the last
+output.
 """
 
 import math
@@ -16,11 +16,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
+
+from cua_lab.rollout.align import Region
 from cua_lab.rollout.codec import TokenCodec
-from cua_lab.rollout.divergence import Comparison, Divergence, Region, compare, text_of
+from cua_lab.rollout.divergence import Comparison, Divergence, compare, text_of
 from cua_lab.rollout.ledger import TokenLedger
 from cua_lab.rollout.stitched import Ending, Role, Segment, Stitched
-from cua_lab.rollout.turn import Turn, WeightSpan
+from cua_lab.rollout.turn import Turn, WeightSpan, pack
 
 AfterRewrite = Literal["truncate", "split"]
 MissingLogprobs = Literal["raise", "mask"]
@@ -30,6 +33,8 @@ DROPPED: dict[Ending, str] = {
     "truncated": "after a truncated turn",
 }
 """Reasons in the ledger."""
+_WIDTH = 4
+"""Bytes of a packed id."""
 
 
 def stitch(
@@ -80,11 +85,11 @@ class _Part:
         """Take in the next prompt; says why the sequence ends instead, if it does."""
         if self.turn.truncated or self.turn.finish_reason == "length":
             return "truncated"
-        before, prompt = self.turn, turn.prompt_ids
-        shared, known = len(before.prompt_ids), len(before.prompt_ids) + len(before.output_ids)
-        new_from = known
-        if prompt[:shared] != before.prompt_ids or prompt[shared:known] != before.output_ids:
-            start = self._last_control_before(_first_difference(before, prompt))
+        prompt = turn.prompt_ids
+        new_from = len(self.turn.prompt_ids) + len(self.turn.output_ids)
+        difference = _first_difference(self.turn, turn)
+        if difference < new_from:
+            start = self._last_control_before(difference)
             found = self._compare(start, prompt)
             if found.rewrite is not None:
                 self._record(found.regions, start, number, prompt)
@@ -158,26 +163,22 @@ class _Part:
 
     def _add_prompt(self, role: Role, number: int, start: int) -> None:
         """Segments of the current prompt from `start` on, images apart."""
-        ids, pad = self.turn.prompt_ids, self.codec.image_pad_id
-        while start < len(ids):
-            image = _index(ids, pad, start)
+        for image, end in _image_runs(self.turn, start, self.codec.image_pad_id):
             if image > start:
                 self.segments.append(Segment(role, start, image, number))
-            start = image
-            while start < len(ids) and ids[start] == pad:
-                start += 1
-            if start > image:
-                self.segments.append(Segment("image", image, start, number))
-
-    def _known(self, index: int) -> int:
-        prompt = self.turn.prompt_ids
-        return prompt[index] if index < len(prompt) else self.turn.output_ids[index - len(prompt)]
+            self.segments.append(Segment("image", image, end, number))
+            start = end
+        if start < len(self.turn.prompt_ids):
+            self.segments.append(Segment(role, start, len(self.turn.prompt_ids), number))
 
     def _last_control_before(self, index: int) -> int:
         """Where to compare from: text must be read from a fixed point on."""
-        while index > 0 and self._known(index - 1) not in self.codec.control:
-            index -= 1
-        return max(0, index - 1)
+        control, prompt, output = self.codec.control, self.turn.prompt_ids, self.turn.output_ids
+        for position in range(index - 1, -1, -1):
+            inside = position - len(prompt)
+            if (output[inside] if inside >= 0 else prompt[position]) in control:
+                return position
+        return 0
 
     def _compare(self, start: int, prompt: tuple[int, ...]) -> Comparison:
         known = self._tail(start)
@@ -276,31 +277,37 @@ class _Part:
             )
 
 
-def _index(ids: tuple[int, ...], wanted: int | None, start: int) -> int:
-    """Position of the next `wanted`, or the end."""
-    if wanted is None:
-        return len(ids)
-    try:
-        return ids.index(wanted, start)
-    except ValueError:
-        return len(ids)
+def _image_runs(turn: Turn, start: int, pad: int | None) -> list[tuple[int, int]]:
+    """[start, end) of each run of image pads in a prompt from `start` on."""
+    if pad is None:
+        return []
+    ids = np.frombuffer(turn.packed_prompt, np.int32)[start:]
+    is_pad = np.concatenate(([0], ids == pad, [0]))
+    edges = np.flatnonzero(np.diff(is_pad)) + start
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 
 
-def _first_difference(before: Turn, prompt: tuple[int, ...]) -> int:
-    """The first index at which `prompt` departs from a turn's prompt and output; it does."""
-    shared = len(before.prompt_ids)
-    if prompt[:shared] == before.prompt_ids:
-        tail = prompt[shared : shared + len(before.output_ids)]
-        return shared + _first_unequal(before.output_ids, tail)
-    return _first_unequal(before.prompt_ids, prompt[:shared])
+def _first_difference(before: Turn, after: Turn) -> int:
+    """The first index at which a prompt departs from the last prompt and output, or their length.
+
+    Comparing packed ids is a memcmp, 0.1 ns a token; comparing the ids one by one is 40 ns.
+    """
+    shared = len(before.packed_prompt)
+    if not after.packed_prompt.startswith(before.packed_prompt):
+        return _first_unequal(before.packed_prompt, after.packed_prompt[:shared])
+    output = pack(before.output_ids)
+    if after.packed_prompt.startswith(output, shared):
+        return len(before.prompt_ids) + len(before.output_ids)
+    tail = after.packed_prompt[shared : shared + len(output)]
+    return len(before.prompt_ids) + _first_unequal(output, tail)
 
 
-def _first_unequal(a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    """By halves, so that C does the comparing; a shorter `b` differs where it ends."""
-    low, high = 0, min(len(a), len(b))
+def _first_unequal(a: bytes, b: bytes) -> int:
+    """Of packed ids, by halves; a shorter `b` differs where it ends."""
+    low, high = 0, min(len(a), len(b)) // _WIDTH
     while low < high:
         middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
+        if a[low * _WIDTH : middle * _WIDTH] == b[low * _WIDTH : middle * _WIDTH]:
             low = middle
         else:
             high = middle - 1

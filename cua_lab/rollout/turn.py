@@ -3,7 +3,8 @@
 Invariant: where log-probabilities are present there is exactly one for each output id.
 """
 
-from dataclasses import dataclass
+from array import array
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Turn:
     """Cut off by the token limit, found by counting ids: a server may call this `tool_calls`."""
     weight_spans: tuple[WeightSpan, ...] = ()
     """Set where the weights changed while the turn was sampled."""
+    packed_prompt: bytes = field(init=False, repr=False, compare=False)
+    """`prompt_ids` as int32, so that a prefix of any length is verified by one memcmp."""
 
     def __post_init__(self) -> None:
         logprobs = self.output_logprobs
@@ -41,3 +44,9 @@ class Turn:
                 f"a turn has {len(self.output_ids)} output ids but {len(logprobs)}"
                 " log-probabilities; take both from the same array of the server's answer"
             )
+        object.__setattr__(self, "packed_prompt", pack(self.prompt_ids))
+
+
+def pack(ids: tuple[int, ...]) -> bytes:
+    """Ids as int32 in the machine's order."""
+    return array("i", ids).tobytes()
