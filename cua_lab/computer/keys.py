@@ -129,7 +129,7 @@ def _split(text: str) -> list[str]:
     if text == "+":
         return ["+"]
     parts = [*text[:-2].split("+"), "+"] if text.endswith("++") else text.split("+")
-    parts = [part if part == " " else part.strip() for part in parts]
+    parts = [part if len(part) == 1 else part.strip() for part in parts]
     if "" in parts:
         raise KeyNameError(
             "the key is empty: name one, such as 'enter'"
