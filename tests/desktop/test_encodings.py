@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -114,6 +114,7 @@ def test_a_change_of_format_sends_the_screen_anew():
     within_limit(scenario)
 
 
+@settings(max_examples=50)
 @given(
     st.integers(1, 70),
     st.integers(1, 70),
@@ -133,6 +134,7 @@ def test_dirty_boxes_cover_every_change_and_do_not_overlap(width, height, points
     assert (count[changed] == 1).all()
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_applying_the_differences_makes_the_clients_copy_right(data):
     """Whatever areas were asked for before, and whatever changed in between."""

@@ -43,7 +43,7 @@ def line_height(size: int) -> int:
     return -(-(ascent + descent) // FINE)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def text_mask(text: str, size: int, bold: bool = False) -> Image.Image:
     """Coverage (L) of one line of text; as high as the line whatever the letters."""
     width, height = max(1, text_width(text, size, bold)), line_height(size)
@@ -55,7 +55,7 @@ def text_mask(text: str, size: int, bold: bool = False) -> Image.Image:
     return image.reduce(FINE)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def label_mask(text: str, size: int, bold: bool = True) -> Image.Image:
     """Coverage of a text cut to its ink, to be centred on something."""
     stroke = _stroke(size) if bold else 0
