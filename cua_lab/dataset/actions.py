@@ -2,16 +2,16 @@
 
 | sample         | tool           | point    | needs                          |
 |----------------|----------------|----------|--------------------------------|
-| click          | click          | required |                                |
+| click          | click          | required | (`button`)                     |
 | double_click   | double_click   | required |                                |
 | triple_click   | triple_click   | required |                                |
 | move           | move           | required |                                |
 | drag           | drag           | required | an end point                   |
-| scroll         | scroll         | allowed  | `direction` (and `amount`)     |
+| scroll         | scroll         | allowed  | `direction` (`amount`: clicks) |
 | type           | type           | allowed  | `text`                         |
 | key (or press) | press          | none     | `keys`                         |
-| wait           | wait           | none     |                                |
-| finish         | finish         | none     |                                |
+| wait           | wait           | none     | (`seconds`)                    |
+| finish         | finish         | none     | (`text`, the answer)           |
 
 Invariant: an action outside this table is unknown; none is repaired into a similar one.
 """

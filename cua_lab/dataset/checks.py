@@ -243,7 +243,7 @@ def _placed(
         limit = spaces.extent(space, size)
         found(
             "coordinates_range",
-            f"{name} is {show(value)}, outside {space} (0..{limit[0]:g}, 0..{limit[1]:g})",
+            f"{name} is {show(value)}, outside {space} (0 to {limit[0]:g}, 0 to {limit[1]:g})",
         )
     return point
 

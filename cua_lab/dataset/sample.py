@@ -8,6 +8,7 @@ The row (one JSON object a line):
      "coordinates": [412, 87],                where the action has a point
      "end_coordinates": [600, 87],            drag only
      "text": "...", "keys": ["ctrl+s"], "direction": "down", "amount": 3,   by action
+     "button": "right", "seconds": 2,         click and drag; wait
      "coordinate_space": "pixels",            0-1 | 0-1000 | pixels; or declared for the whole file
      "bbox": [400, 80, 430, 95],              the target's corners, same space
      "elements": [...],                       as OmniParser writes them, see `omniparser.py`
@@ -29,7 +30,7 @@ from cua_lab.dataset.spaces import Box, Point, Size, Space
 from cua_lab.errors import LabError
 
 _TARGET = {"coordinates", "end_coordinates", "coordinate_space", "bbox", "target_type"}
-_ACTION = {"action", "text", "keys", "direction", "amount"}
+_ACTION = {"action", "text", "keys", "direction", "amount", "button", "seconds"}
 _SCREEN = {"screenshot", "image_size", "elements"}
 KNOWN = frozenset(_TARGET | _ACTION | _SCREEN | {"instruction", "steps", "id"})
 
@@ -49,6 +50,10 @@ class GroundingSample:
     keys: tuple[str, ...] = ()
     direction: str | None = None
     amount: float | None = None
+    """Wheel clicks; `None` where the sample only says which way."""
+    button: str | None = None
+    """`None` is the left one."""
+    seconds: float | None = None
     bbox: Box | None = None
     elements: tuple[Element, ...] = ()
     image_size: Size | None = None
@@ -99,6 +104,8 @@ class GroundingSample:
             "keys": list(self.keys) or None,
             "direction": self.direction,
             "amount": self.amount,
+            "button": self.button,
+            "seconds": self.seconds,
             "bbox": _listed(self.bbox),
             "elements": [element.to_row() for element in self.elements] or None,
             "image_size": _listed(self.image_size),
@@ -117,14 +124,18 @@ def _listed(values: tuple[Any, ...] | None) -> list[Any] | None:
 def flatten_action(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row with an action object spread over it: `{"action": {"type": "click", ...}}`.
 
-    The object's own fields win, since they are the nearer ones.
+    The object's own fields win, since they are the nearer ones. An empty list of coordinates says
+    that there are none.
     """
     action = row.get("action")
-    if not isinstance(action, Mapping):
-        return dict(row)
-    inner = dict(action)
-    name = inner.pop("type", None) or inner.pop("action", None)
-    return {**row, **inner, "action": name}
+    flat = dict(row)
+    if isinstance(action, Mapping):
+        inner = dict(action)
+        name = inner.pop("type", None) or inner.pop("action", None)
+        flat = {**row, **inner, "action": name}
+    if flat.get("coordinates") == []:
+        del flat["coordinates"]
+    return flat
 
 
 def point_of(value: object) -> Point | None:
@@ -174,6 +185,8 @@ def from_row(row: Mapping[str, Any], *, space: Space | None = None) -> Grounding
         keys=(keys,) if isinstance(keys, str) else tuple(keys or ()),
         direction=flat.get("direction"),
         amount=flat.get("amount"),
+        button=flat.get("button"),
+        seconds=flat.get("seconds"),
         bbox=_read(flat, "bbox", box_of),
         elements=read_elements(flat.get("elements") or ()),
         image_size=None if size is None else (int(size[0]), int(size[1])),

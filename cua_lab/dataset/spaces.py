@@ -1,7 +1,11 @@
 """Coordinate spaces: `0-1` (fractions), `0-1000` (Qwen2-VL, Qwen3-VL), `pixels` (of the image).
 
-Invariant: no function here guesses a space. Conversions go through the unit square, and those that
-need the screenshot's size say so instead of assuming one.
+Conversions go through the unit square and follow the computer tool: the first pixel is 0, the last
+one is 1. Public datasets divide by the size instead of by the size less one; the two differ by less
+than a pixel, and only here do they meet.
+
+Invariant: no function here guesses a space, and those that need the screenshot's size say so
+instead of assuming one.
 """
 
 from collections import Counter
@@ -28,7 +32,7 @@ def as_space(name: object) -> Space:
 
 
 def extent(space: Space, size: Size | None) -> Point:
-    """The largest x and y of a space; `pixels` needs the screenshot's size."""
+    """The right and bottom edge of a space; `pixels` needs the screenshot's size."""
     if space == "0-1":
         return 1.0, 1.0
     if space == "0-1000":
@@ -41,28 +45,36 @@ def extent(space: Space, size: Size | None) -> Point:
     return float(size[0]), float(size[1])
 
 
+def scale(space: Space, size: Size | None) -> Point:
+    """What x and y are at the far corner of the unit square."""
+    width, height = extent(space, size)
+    return (max(1.0, width - 1), max(1.0, height - 1)) if space == "pixels" else (width, height)
+
+
 def point_to_unit(point: Point, space: Space, size: Size | None = None) -> Point:
     """A point as fractions of the screenshot's width and height."""
-    width, height = extent(space, size)
+    width, height = scale(space, size)
     return point[0] / width, point[1] / height
 
 
 def box_to_unit(box: Box, space: Space, size: Size | None = None) -> Box:
     """A box as fractions of the screenshot's width and height."""
-    width, height = extent(space, size)
+    width, height = scale(space, size)
     return box[0] / width, box[1] / height, box[2] / width, box[3] / height
 
 
 def point_from_unit(point: Point, space: Space, size: Size | None = None) -> Point:
     """Fractions to a space; `0-1000` gives whole numbers, as the models write them."""
-    width, height = extent(space, size)
+    width, height = scale(space, size)
     x, y = point[0] * width, point[1] * height
     return (float(round(x)), float(round(y))) if space == "0-1000" else (x, y)
 
 
 def inside(point: Point, space: Space, size: Size | None) -> bool:
-    """Is the point on the screen? Both edges count, as in the public evaluations."""
+    """Is the point on the screen? The pixel after the last one is not."""
     width, height = extent(space, size)
+    if space == "pixels":
+        return 0 <= point[0] < width and 0 <= point[1] < height
     return 0 <= point[0] <= width and 0 <= point[1] <= height
 
 

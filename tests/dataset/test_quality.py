@@ -263,7 +263,7 @@ FIELDS += ["direction", "bbox", "elements", "image_size", "coordinate_space", "t
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     st.dictionaries(st.sampled_from(FIELDS), json_values), st.sampled_from(["click", "drag", "key"])

@@ -1,0 +1,82 @@
+"""Grounding evaluation: honest counts, honest intervals, a page that stands alone."""
+
+import json
+import math
+
+import pytest
+
+from cua_lab.dataset.evaluation import evaluate_grounding, wilson
+from cua_lab.dataset.sample import from_row
+
+
+def sample(n: int, **changes):
+    row = {
+        "screenshot": f"{n}.png",
+        "instruction": f"Open <item> {n}",
+        "action": "click",
+        "coordinates": [0.5, 0.5],
+        "bbox": [0.4, 0.4, 0.6, 0.6],
+        "coordinate_space": "0-1",
+        "target_type": "icon" if n % 2 else "text",
+        "id": str(n),
+    }
+    return from_row(row | changes)
+
+
+def test_wilson_agrees_with_published_values():
+    """Newcombe 1998, table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29."""
+    expected = {(81, 263): (0.2553, 0.3662), (15, 148): (0.0624, 0.1605)}
+    expected |= {(0, 20): (0.0, 0.1611), (1, 29): (0.0061, 0.1718)}
+    for (hits, count), (low, high) in expected.items():
+        rate = wilson(hits, count)
+        assert rate.low == pytest.approx(low, abs=1e-4)
+        assert rate.high == pytest.approx(high, abs=1e-4)
+
+
+def test_no_samples_is_no_rate_rather_than_zero():
+    assert wilson(0, 0).rate is None
+    with pytest.raises(ValueError):
+        wilson(3, 2)
+
+
+def test_hits_misses_invalid_and_unmeasured_are_told_apart():
+    samples = [sample(n) for n in range(4)] + [sample(9, bbox=None)]
+    answers = {"0": (0.5, 0.5), "1": (0.9, 0.5), "2": None, "3": (math.nan, 0.5)}
+    report = evaluate_grounding(samples, lambda s: answers[s.id])
+    assert (report.overall.hits, report.overall.count) == (1, 4)
+    assert (report.invalid, report.unmeasured) == (2, 1)
+    assert report.by_type["text"].hits == 1
+    assert report.by_type["icon"].count == 2
+
+
+def test_edges_of_the_box_count_as_inside():
+    report = evaluate_grounding([sample(0)], lambda _: (0.4, 0.6))
+    assert report.overall.hits == 1
+
+
+def test_groups_follow_difficulty_and_size():
+    small = sample(1, bbox=[0.5, 0.5, 0.51, 0.51], coordinates=[0.505, 0.505])
+    report = evaluate_grounding([sample(0), small], lambda s: s.point_unit)
+    assert {name: rate.count for name, rate in report.by_difficulty.items()} == {
+        "easy": 1,
+        "medium": 1,
+    }
+    assert list(report.by_size) == ["large, 1% and more", "small, below 0.1%"]
+
+
+def test_a_fault_of_the_predictor_is_not_a_miss():
+    def broken(_):
+        raise RuntimeError("the engine is gone")
+
+    with pytest.raises(RuntimeError, match="engine is gone"):
+        evaluate_grounding([sample(0)], broken)
+
+
+def test_the_report_is_json_and_a_page_without_outside_parts():
+    report = evaluate_grounding([sample(n) for n in range(3)], lambda _: (0.0, 0.0))
+    assert json.loads(json.dumps(report.to_json()))["overall"]["hits"] == 0
+    html = report.to_html("Clicks")
+    assert "Open &lt;item&gt; 0" in html
+    assert "http://" not in html
+    assert "https://" not in html
+    assert evaluate_grounding([], lambda _: None).to_html()
