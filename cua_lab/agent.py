@@ -16,7 +16,6 @@ Invariant: an agent is stateless per run, so one instance drives many episodes a
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 from typing import TYPE_CHECKING, Any, cast
 
@@ -83,8 +82,7 @@ class LabAgent(OpenAIChatAgent):
             state.tools, state.params = await self._build_tools({SCREEN: screen})
             await self._loop(run, state)
         finally:
-            with contextlib.suppress(OSError):  # a screen that is gone is closed enough
-                await screen.close()
+            await screen.close()
 
     async def _loop(self, run: Run, state: RunState[ChatCompletionMessageParam]) -> None:
         if self.config.first_screenshot:

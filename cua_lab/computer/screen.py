@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from hud.clients import HudClient
 
 
+CLOSE_S = 1.0
+
+
 class DeadScreen(TimeoutError):
     """The screen no longer answers. HUD's loop turns every other exception of a tool into a result
     for the model; a `TimeoutError` ends the episode, marked as failed."""
@@ -35,6 +38,14 @@ class Screen(RFBClient):
         return await stack.enter_async_context(
             asyncvnc.connect(host=host, port=port, username=user, password=password)
         )
+
+    async def close(self) -> None:
+        """Hang up; a server that is gone, or takes no more data, is not waited for."""
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await super().close()
+        except OSError:
+            self.conn.writer.transport.abort()
 
 
 async def connect(client: HudClient, *, timeout_s: float) -> Screen:
