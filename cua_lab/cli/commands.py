@@ -1,8 +1,3 @@
 """Importing this module registers every command group on the app."""
 
-from cua_lab.cli import (  # noqa: F401
-    data,
-    data_check,
-    desktop,
-    doctor,
-)
+from cua_lab.cli import data, desktop, doctor, report, run  # noqa: F401

@@ -1,0 +1,143 @@
+"""The main job: every stage of a recipe, and the folder that shows what came of it.
+
+    recipe ──▶ stages ──▶ summary.json ──▶ report.html
+
+`run_recipe` is a coroutine, so that a terminal (`asyncio.run`) and a notebook (`await`) start it
+alike. Invariant: cancelling it at any point leaves a folder that `resume=True` goes on from.
+"""
+
+import platform
+import resource
+import sys
+from importlib import metadata
+from time import perf_counter
+from typing import Any
+
+from cua_lab.recipes import Recipe, dump_recipe
+from cua_lab.run.folder import RunFolder
+from cua_lab.run.measure import in_words
+from cua_lab.run.progress import Progress
+from cua_lab.run.setup import set_up
+from cua_lab.run.stage import StageRun
+
+PACKAGES = ("cua-lab", "hud", "torch", "transformers", "tokenizers", "numpy", "asyncvnc")
+
+
+async def run_recipe(recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
+    """Run or go on with a recipe; returns the summary that it wrote."""
+    import torch
+
+    torch.set_num_threads(recipe.run.threads)
+    setups = [set_up(recipe, stage) for stage in recipe.stages]  # all mistakes before any work
+    folder.write("config.yaml", dump_recipe(recipe))
+    progress = Progress.load(folder)
+    drop_unfinished(folder, progress)
+    started, earlier = perf_counter(), progress.seconds
+    try:
+        for setup in setups:
+            await StageRun.open(setup, folder, progress).run()
+    finally:
+        progress.seconds = earlier + perf_counter() - started
+        progress.save(folder)
+    summary = summarise(recipe, progress)
+    folder.write_json("summary.json", summary)
+    from cua_lab.viz.report import write_report
+
+    write_report(folder.path)
+    return summary
+
+
+def drop_unfinished(folder: RunFolder, progress: Progress) -> None:
+    """Forget the records of what was not finished: those steps and phases are done again."""
+
+    def finished(record: dict[str, Any]) -> bool:
+        stage = progress.stage(record["stage"])
+        phase = record["phase"]
+        if phase == "sft":
+            return stage.warm
+        if phase == "grpo":
+            return record["step"] <= stage.step
+        if phase.startswith("ablation_"):
+            return phase.removeprefix("ablation_") in stage.ablations
+        return (stage.before if phase == "eval_before" else stage.after) is not None
+
+    folder.keep(finished)
+
+
+def summarise(recipe: Recipe, progress: Progress) -> dict[str, Any]:
+    """`summary.json`: every field of the contract, measured or null."""
+    tally = progress.tally
+    return {
+        "recipe": recipe.name,
+        "seed": recipe.run.seed,
+        "versions": versions(),
+        "machine": machine(recipe.run.threads),
+        "tasks": {
+            stage.tasks.template: task_summary(progress, stage.name) for stage in recipe.stages
+        },
+        "logprob_gap_max": tally.logprob_gap_max,
+        "first_ratio_max_error": tally.first_ratio_max_error,
+        "episodes": {name: tally.episodes.get(name, 0) for name in _STATUSES},
+        "divergences": {name: tally.divergences.get(name, 0) for name in _DIVERGENCES},
+        "tokens": tally.tokens,
+        "seconds": tally.seconds | {"total": progress.seconds},
+        "tokens_per_s": tally.rates(),
+        "peak_rss_gib": peak_rss_gib(),
+    }
+
+
+_STATUSES = ("completed", "truncated", "failed")
+_DIVERGENCES = ("white_space", "json", "resplit", "rewrite")
+
+
+def task_summary(progress: Progress, name: str) -> dict[str, Any]:
+    """One task, before and after, and what the ablations say."""
+    stage = progress.stage(name)
+    assert stage.before is not None
+    assert stage.after is not None
+    summary: dict[str, Any] = {}
+    for when, measured in (("before", stage.before), ("after", stage.after)):
+        summary |= {f"{key}_{when}": value for key, value in measured.record().items()}
+    return summary | {
+        "ablations": {n: m.record()["reward"] for n, m in stage.ablations.items()},
+        "ablations_success": {n: m.record()["success"] for n, m in stage.ablations.items()},
+        "learnt": in_words(stage.before, stage.after, stage.ablations),
+    }
+
+
+def versions() -> dict[str, str]:
+    return {"python": platform.python_version()} | {
+        name: metadata.version(name) for name in PACKAGES
+    }
+
+
+def machine(threads: int) -> dict[str, Any]:
+    import os
+
+    import psutil
+
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "threads": threads,
+    }
+
+
+def _cpu() -> str:
+    """The processor's name, where the system tells."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            names = [
+                line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
+            ]
+        return names[0] if names else platform.processor() or "unknown"
+    except OSError:
+        return platform.processor() or "unknown"
+
+
+def peak_rss_gib() -> float:
+    """The largest resident size of this process so far; Linux counts KiB, macOS bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**30 if sys.platform == "darwin" else 2**20)

@@ -1,0 +1,184 @@
+"""From a stage of a recipe to the parts that play it.
+
+Invariant: whatever a recipe gets wrong about its tasks is found here, before anything is trained.
+"""
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cua_lab.errors import LabError
+from cua_lab.recipes import Recipe, Stage
+from cua_lab.rollout.seeds import derive_seed
+from cua_lab.rollout.worker import Plan
+
+if TYPE_CHECKING:
+    from hud.eval import Task
+
+    from cua_lab.agent import LabAgentConfig
+    from cua_lab.policy.policy import Policy
+    from cua_lab.training.demos import Player, Scene
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A stage with everything that does not change while it runs."""
+
+    recipe: Recipe
+    stage: Stage
+    template_args: Mapping[str, Any]
+    """Arguments of every task, but for the seed."""
+    config: "LabAgentConfig"
+    runtime: Any
+    """A HUD runtime provider."""
+
+    @property
+    def seed(self) -> int:
+        return self.recipe.run.seed
+
+    def task(self, seed: int) -> "Task":
+        """One start state."""
+        from hud.eval import Task
+
+        tasks = self.stage.tasks
+        return Task(
+            env=_env_module(tasks.package).NAME,
+            id=tasks.template,
+            args={**self.template_args, "seed": seed},
+            slug=tasks.template,
+        )
+
+    def training_plans(self, step: int) -> list[Plan]:
+        """The episodes of one GRPO step: `groups` start states, `group_size` episodes each."""
+        name, grpo = self.stage.name, self.stage.grpo
+        return [
+            Plan(
+                task=self.task(derive_seed(self.seed, name, "start", step, group)),
+                id=f"{name}-{step}-{group}-{member}",
+                group=f"{name}-{step}-{group}",
+                seed=derive_seed(self.seed, name, "episode", step, group, member),
+            )
+            for group in range(grpo.groups)
+            for member in range(grpo.group_size)
+        ]
+
+    def fresh_plans(self, purpose: str, count: int) -> list[Plan]:
+        """Episodes that training never sees; the same ones for the same purpose."""
+        name = self.stage.name
+        return [
+            Plan(
+                task=self.task(derive_seed(self.seed, name, purpose, index)),
+                id=f"{name}-{purpose}-{index}",
+                group=f"{name}-{purpose}-{index}",
+                seed=derive_seed(self.seed, name, purpose, "episode", index),
+            )
+            for index in range(count)
+        ]
+
+
+def set_up(recipe: Recipe, stage: Stage) -> Setup:
+    """Check a stage against its env package and build what plays it."""
+    from hud.eval import LocalRuntime
+
+    from cua_lab.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
+
+    env = _env_module(stage.tasks.package)
+    agent = stage.agent
+    config = LabAgentConfig(
+        model="policy",
+        system_prompt=SHORT_SYSTEM_PROMPT if agent.short_prompt else SYSTEM_PROMPT,
+        tool=stage.tool.config(),
+        first_screenshot=agent.first_screenshot,
+        max_steps=agent.max_turns,
+        stop_on=set(agent.stop_on),
+        completion_kwargs={
+            "max_tokens": agent.max_tokens,
+            "temperature": agent.temperature,
+            "extra_body": {"return_token_ids": True},
+        },
+    )
+    return Setup(
+        recipe=recipe,
+        stage=stage,
+        template_args=_template_args(env, stage),
+        config=config,
+        runtime=LocalRuntime(env.build),
+    )
+
+
+def _env_module(package: str) -> Any:
+    try:
+        return importlib.import_module(f"{package}.env")
+    except ModuleNotFoundError as error:
+        raise LabError(
+            f"tasks.package is {package!r}, but {error.name} cannot be imported;"
+            " give a HUD env package such as cua_lab.envs.lab"
+        ) from error
+
+
+def _template_args(env: Any, stage: Stage) -> dict[str, Any]:
+    """The recipe's arguments, checked by name and type, and the number of turns."""
+    from cua_lab.tasks import with_args
+
+    tasks = stage.tasks
+    templates = env.env.templates
+    if tasks.template not in templates:
+        raise LabError(
+            f"{tasks.package} has no template {tasks.template!r}; it has {', '.join(templates)}"
+        )
+    template = templates[tasks.template]
+    defaults = {
+        name: parameter.default
+        for name, parameter in template.sig.parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+    if "turns" in defaults:
+        defaults["turns"] = stage.agent.max_turns
+    return {**defaults, **with_args(template(), dict(tasks.args))}
+
+
+def scene_of(setup: Setup) -> "Scene":
+    """What the agent says around every conversation, for the demonstrations."""
+    from cua_lab.computer.schema import tool_schema
+    from cua_lab.training.demos import Scene
+
+    size = (setup.template_args["width"], setup.template_args["height"])
+    return Scene(
+        system=setup.config.system_prompt,
+        tools=(tool_schema(setup.config.tool, size),),
+        first_screenshot=setup.stage.agent.first_screenshot,
+    )
+
+
+def demonstrator_of(setup: Setup) -> "Player":
+    """The scripted player of the stage's task."""
+    stage = setup.stage
+    players = importlib.import_module(f"{stage.tasks.package}.players")
+    return players.demonstrator(
+        stage.tasks.template,
+        scene_of(setup),
+        setup.template_args,
+        stage.sft.player,
+        space=stage.tool.coordinate_space,
+        max_keys=stage.tool.max_keys_per_call,
+        turns=stage.agent.max_turns,
+        seed=derive_seed(setup.seed, stage.name, "demonstrations"),
+    )
+
+
+def new_policy(setup: Setup, demonstrator: "Player") -> "Policy":
+    """The policy before the warm-up: a checkpoint, or a small one with random weights."""
+    from cua_lab.policy.policy import build_policy, load_policy
+    from cua_lab.training.demos import corpus_of
+
+    settings = setup.stage.policy
+    if settings.checkpoint is not None:
+        return load_policy(settings.checkpoint)
+    return build_policy(
+        settings.shape(),
+        corpus_of((demonstrator,)),
+        seed=derive_seed(setup.seed, setup.stage.name, "weights"),
+        name=setup.stage.name,
+    )

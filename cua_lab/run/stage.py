@@ -1,0 +1,372 @@
+"""One stage of a run: a policy is warmed up on demonstrations, improved by GRPO, and measured.
+
+    warm-up ──▶ measured (before) ──▶ GRPO steps ──▶ measured (after) ──▶ ablations
+
+Each phase leaves its result in `progress.json`, and GRPO a checkpoint every few steps, so that a
+run which was stopped anywhere goes on from there. Invariant: what a stage writes to
+`metrics.jsonl` and `episodes.jsonl` is a function of recipe and seed; times go to `timings.jsonl`.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from cua_lab.rollout.ablation import blank, screens_of
+from cua_lab.rollout.episode import Episode
+from cua_lab.rollout.seeds import derive_seed
+from cua_lab.rollout.worker import Plan, Worker
+from cua_lab.run.folder import RunFolder
+from cua_lab.run.measure import Measured, measure
+from cua_lab.run.progress import Progress, StageProgress, bar
+from cua_lab.run.setup import Setup, demonstrator_of, new_policy
+from cua_lab.run.tally import Tally
+
+if TYPE_CHECKING:
+    from cua_lab.policy.policy import Policy
+    from cua_lab.rollout.codec import TableCodec
+    from cua_lab.rollout.sample import Sample
+    from cua_lab.serving.engine import Engine
+    from cua_lab.training.trainer import GRPOTrainer
+
+PICTURED = 2
+"""Episodes of each evaluation whose screenshots are kept for the film strips."""
+
+
+@dataclass(slots=True)
+class StageRun:
+    """The moving parts of a stage; `run` plays it from wherever it stands."""
+
+    setup: Setup
+    folder: RunFolder
+    progress: Progress
+    policy: "Policy"
+    engine: "Engine"
+    worker: Worker
+    codec: "TableCodec"
+
+    @classmethod
+    def open(cls, setup: Setup, folder: RunFolder, progress: Progress) -> "StageRun":
+        """Build the stage's policy and engine, from its warm-up where there is one."""
+        from cua_lab.policy.policy import load_policy
+        from cua_lab.rollout.codec import codec_from_tokenizer
+        from cua_lab.serving.engine import Engine
+
+        warm = _warm_folder(folder, setup)
+        state = progress.stage(setup.stage.name)
+        demonstrator = demonstrator_of(setup)
+        policy = load_policy(warm) if state.warm else new_policy(setup, demonstrator)
+        settings = setup.recipe.engine
+        engine = Engine(
+            policy,
+            max_batch=settings.max_batch,
+            cache_mib=settings.cache_mib,
+            threads=setup.recipe.run.threads,
+        )
+        worker = Worker(
+            engine,
+            setup.config,
+            setup.runtime,
+            concurrency=setup.recipe.run.concurrency,
+            timeout_s=setup.stage.agent.timeout_s,
+        )
+        codec = codec_from_tokenizer(policy.tokenizer)
+        return cls(setup, folder, progress, policy, engine, worker, codec)
+
+    @property
+    def state(self) -> StageProgress:
+        return self.progress.stage(self.setup.stage.name)
+
+    @property
+    def tally(self) -> Tally:
+        return self.progress.tally
+
+    async def run(self) -> None:
+        """Play what is left of the stage."""
+        try:
+            if not self.state.warm:
+                await self._warm_up()
+            if self.state.before is None:
+                self.state.before = await self._measure("eval_before")
+                self._save()
+            await self._grpo()
+            if self.state.after is None:
+                self.state.after = await self._measure("eval_after")
+                self._save()
+            for name in self.setup.stage.eval.ablations:
+                if name not in self.state.ablations:
+                    self.state.ablations[name] = await self._ablation(name)
+                    self._save()
+        finally:
+            self.engine.close()
+
+    # ─── warm-up ──────────────────────────────────────────────────────
+
+    async def _warm_up(self) -> None:
+        from cua_lab.training.sft import sft_steps
+
+        stage, sft = self.setup.stage, self.setup.stage.sft
+        config = sft.config(derive_seed(self.setup.seed, stage.name, "sft"))
+        with bar(f"{stage.name}: warm-up", sft.steps, "step") as progress:
+            for metrics in sft_steps(self.policy, demonstrator_of(self.setup), config):
+                self.tally.add_seconds(sft=metrics.seconds)
+                self.tally.add_work(sft=metrics.sequence_tokens)
+                due = metrics.step % sft.check_every == 0 or metrics.step == sft.steps
+                check = await self._check(metrics.step) if due and sft.stop_at else None
+                self._record_sft(metrics, check)
+                progress.update()
+                shown = {} if check is None else {"success": f"{check:.2f}"}
+                progress.set_postfix(loss=f"{metrics.loss:.3f}", **shown, refresh=False)
+                if check is not None and check >= (sft.stop_at or 1):
+                    break
+                await asyncio.sleep(0)  # where a Ctrl-C gets in
+        self.policy.save(_warm_folder(self.folder, self.setup))
+        self.state.warm = True
+        self._save()
+
+    async def _check(self, step: int) -> float | None:
+        """The success rate now, on episodes of their own."""
+        self.engine.weights_updated(f"sft-{step}")
+        count = self.setup.stage.sft.check_episodes
+        episodes = await self._play(self.setup.fresh_plans("sft-check", count), part="sft")
+        success = measure(episodes).success
+        return None if success is None else success.mean
+
+    def _record_sft(self, metrics: Any, check: float | None) -> None:
+        record = self._record("sft", metrics.step)
+        self.folder.append(
+            "metrics.jsonl",
+            record
+            | {
+                "loss": metrics.loss,
+                "grad_norm": metrics.grad_norm,
+                "lr": metrics.lr,
+                "tokens": metrics.tokens,
+                "success": check,
+            },
+        )
+        self.folder.append("timings.jsonl", record | {"train_s": metrics.seconds})
+
+    # ─── GRPO ─────────────────────────────────────────────────────────
+
+    async def _grpo(self) -> None:
+        from cua_lab.training.checkpoint import latest_checkpoint, load_checkpoint
+        from cua_lab.training.trainer import GRPOTrainer
+
+        stage, every = self.setup.stage, self.setup.recipe.run.checkpoint_every
+        trainer = GRPOTrainer(self.policy, stage.grpo, temperature=stage.agent.temperature)
+        saved = latest_checkpoint(self._checkpoints)
+        if saved is not None:
+            load_checkpoint(saved, trainer)
+        self.engine.weights_updated(f"{stage.name}-{trainer.state.step}")
+        steps = stage.grpo.steps
+        with bar(f"{stage.name}: GRPO", steps, "step", initial=trainer.state.step) as progress:
+            while trainer.state.step < steps:
+                try:
+                    shown = await self._grpo_step(trainer, trainer.state.step)
+                except asyncio.CancelledError:
+                    self._checkpoint(trainer)
+                    raise
+                if every and trainer.state.step % every == 0 and trainer.state.step < steps:
+                    self._checkpoint(trainer)
+                progress.update()
+                progress.set_postfix(shown, refresh=False)
+                await asyncio.sleep(0)
+        if saved is None or trainer.state.step > self.state.step:
+            self._checkpoint(trainer)
+
+    async def _grpo_step(self, trainer: "GRPOTrainer", step: int) -> dict[str, str]:
+        started = perf_counter()
+        episodes = await self._play(self.setup.training_plans(step))
+        samples = [sample for episode in episodes for sample in self._samples(episode)]
+        metrics = trainer.step(samples)
+        self.engine.weights_updated(f"{self.setup.stage.name}-{trainer.state.step}")
+        seen = measure(episodes)
+        self.tally.add_samples(samples)
+        self.tally.add_step(metrics)
+        record = self._record("grpo", metrics.step)
+        found = {
+            "success": _mean(seen.success),
+            "valid_tool_calls": _mean(seen.valid_tool_calls),
+            "keys_per_turn": _mean(seen.keys_per_turn),
+        }
+        self.folder.append("metrics.jsonl", record | metrics.record(timing=False) | found)
+        times = {"train_s": metrics.seconds, "step_s": perf_counter() - started}
+        self.folder.append("timings.jsonl", record | times)
+        self._record_episodes(episodes, "grpo", metrics.step)
+        valid = "?" if seen.valid_tool_calls is None else f"{seen.valid_tool_calls.mean:.2f}"
+        return {"reward": f"{metrics.reward_mean:.3f}", "valid": valid}
+
+    def _samples(self, episode: Episode) -> "list[Sample]":
+        from cua_lab.rollout.sample import failed_sample, samples_of
+        from cua_lab.rollout.stitch import stitch
+        from cua_lab.rollout.vision import episode_images
+
+        if episode.reward is None:
+            return [
+                failed_sample(
+                    group=episode.group,
+                    episode=episode.id,
+                    reason=episode.error or "",
+                    codec=self.codec,
+                    patchifier=self.policy.vision,
+                    merge=self.policy.merge,
+                )
+            ]
+        after_rewrite = self.setup.stage.agent.after_rewrite
+        return samples_of(
+            stitch(episode.turns, self.codec, after_rewrite=after_rewrite),
+            episode_images(episode.screenshots, self.policy.vision, merge=self.policy.merge),
+            reward=episode.reward,
+            group=episode.group,
+            episode=episode.id,
+            status=episode.status,
+        )
+
+    # ─── measuring ────────────────────────────────────────────────────
+
+    async def _measure(self, phase: str) -> Measured:
+        plans = self.setup.fresh_plans("eval", self.setup.stage.eval.episodes)
+        with self._episodes_bar(phase, len(plans)):
+            episodes = await self._play(plans, part="eval")
+        self._record_episodes(episodes, phase, None, pictured=PICTURED)
+        return measure(episodes)
+
+    async def _ablation(self, name: str) -> Measured:
+        """The same fresh episodes, but blind, looking at another episode, or played at random."""
+        plans = self.setup.fresh_plans("eval", self.setup.stage.eval.episodes)
+        with self._episodes_bar(name, len(plans)):
+            if name == "random":
+                episodes = await self._play_random(plans)
+            elif name == "blank":
+                episodes = await self._play(plans, part="eval", screens=lambda _: blank)
+            else:
+                others = await self._other_screens(plans)
+                episodes = await self._play(
+                    plans, part="eval", screens=lambda plan: screens_of(others[plan.id])
+                )
+        self._record_episodes(episodes, f"ablation_{name}", None)
+        return measure(episodes)
+
+    async def _other_screens(self, plans: Sequence[Plan]) -> dict[str, tuple[bytes, ...]]:
+        """For each plan the screenshots of another one, as the trained policy met them."""
+        episodes = await self._play(plans, part="eval")
+        seen = [episode.screenshots for episode in episodes if episode.screenshots]
+        order = list(range(len(seen)))
+        Random(derive_seed(self.setup.seed, "shuffle")).shuffle(order)
+        place = {index: position for position, index in enumerate(order)}
+        return {
+            plan.id: seen[order[(place[index % len(seen)] + 1) % len(seen)]]
+            for index, plan in enumerate(plans)
+        }
+
+    async def _play_random(self, plans: Sequence[Plan]) -> list[Episode]:
+        import importlib
+
+        stage = self.setup.stage
+        players = importlib.import_module(f"{stage.tasks.package}.players")
+        keys = _mean(self.state.after.keys_per_turn) if self.state.after else None
+        return await self.worker.play_scripted(
+            plans,
+            lambda plan: players.random_player(
+                stage.tasks.template,
+                seed=plan.seed,
+                keys_per_turn=keys or 1.0,
+                max_keys=stage.tool.max_keys_per_call,
+                space=stage.tool.coordinate_space,
+            ),
+        )
+
+    # ─── shared ───────────────────────────────────────────────────────
+
+    async def _play(
+        self, plans: Sequence[Plan], *, part: str = "env", screens: Any = None
+    ) -> list[Episode]:
+        """Play and account: the engine's seconds are its own, the rest is the part's."""
+        stats = self.engine.stats
+        started = perf_counter()
+        before = (stats.prefill_s + stats.vision_s, stats.decode_s)
+        tokens = (stats.prefill_tokens, stats.decode_tokens)
+        episodes = await self.worker.play(plans, screens=screens)
+        prefill = stats.prefill_s + stats.vision_s - before[0]
+        decode = stats.decode_s - before[1]
+        elapsed = perf_counter() - started
+        if part == "env":
+            self.tally.add_seconds(prefill=prefill, decode=decode, env=elapsed - prefill - decode)
+            self.tally.add_work(
+                prefill=stats.prefill_tokens - tokens[0], decode=stats.decode_tokens - tokens[1]
+            )
+            self.tally.add_episodes(episodes)
+        else:
+            self.tally.add_seconds(**{part: elapsed})
+        return episodes
+
+    def _episodes_bar(self, what: str, count: int) -> Any:
+        progress = bar(f"{self.setup.stage.name}: {what}", count, "episode")
+        self.worker.on_episode = lambda _: progress.update()
+        return progress
+
+    def _record(self, phase: str, step: int | None) -> dict[str, Any]:
+        stage = self.setup.stage
+        return {"stage": stage.name, "task": stage.tasks.template, "phase": phase, "step": step}
+
+    def _record_episodes(
+        self, episodes: Sequence[Episode], phase: str, step: int | None, *, pictured: int = 0
+    ) -> None:
+        for index, episode in enumerate(episodes):
+            frames = self._save_frames(episode, phase) if index < pictured else []
+            self.folder.append(
+                "episodes.jsonl", self._record(phase, step) | episode_record(episode, frames)
+            )
+
+    def _save_frames(self, episode: Episode, phase: str) -> list[str]:
+        return [
+            self.folder.save_frame(f"{phase}-{episode.id}-{index}", png)
+            for index, png in enumerate(episode.screenshots)
+        ]
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self.folder.checkpoints / self.setup.stage.name
+
+    def _checkpoint(self, trainer: "GRPOTrainer") -> None:
+        from cua_lab.training.checkpoint import save_checkpoint
+
+        save_checkpoint(self._checkpoints, trainer, keep=self.setup.recipe.run.keep_checkpoints)
+        self.state.step = trainer.state.step
+        self._save()
+
+    def _save(self) -> None:
+        self.progress.save(self.folder)
+
+
+def episode_record(episode: Episode, frames: Sequence[str] = ()) -> dict[str, Any]:
+    """An episode as a line of `episodes.jsonl`; `frames` are pictures of what each turn saw."""
+    return {
+        "group": episode.group,
+        "episode": episode.id,
+        "reward": episode.reward,
+        "success": episode.success,
+        "status": episode.status,
+        "error": episode.error,
+        "turns": [
+            {
+                "action": action.arguments or {},
+                "valid": action.valid,
+                "text": action.text,
+                "frame": frames[index] if index < len(frames) else None,
+            }
+            for index, action in enumerate(episode.actions)
+        ],
+    }
+
+
+def _warm_folder(folder: RunFolder, setup: Setup) -> Path:
+    return folder.checkpoints / setup.stage.name / "warm-up"
+
+
+def _mean(value: Any) -> float | None:
+    return None if value is None else value.mean
