@@ -49,6 +49,10 @@ def _script(letter: str) -> str:
     return unicodedata.name(letter, "UNKNOWN").split()[0].removesuffix("-UNIFIED")
 
 
+def _spoken(letter: str) -> str:
+    return "Han" if _script(letter) == "CJK" else _script(letter).title()
+
+
 def check_languages(languages: tuple[str, ...]) -> None:
     """Refuse a language whose script is not in the table."""
     for language in languages:
@@ -68,7 +72,7 @@ def language_problem(text: str, languages: tuple[str, ...]) -> str | None:
     if 2 * len(foreign) <= len(letters):
         return None
     return (
-        f"{len(foreign)} of {len(letters)} letters are {_script(foreign[0]).title()},"
+        f"{len(foreign)} of {len(letters)} letters are {_spoken(foreign[0])},"
         f" not the script of {' or '.join(languages)}"
     )
 

@@ -7,6 +7,7 @@ says so: those are the rows one most wants to see.
 import os
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +129,16 @@ def _mark(
 
 def _short(text: Any, lines: int) -> str:
     words = text if isinstance(text, str) and text.strip() else "(no instruction)"
+    drawable = "".join(letter if ord(letter) in _glyphs() else "□" for letter in words)
     # matplotlib reads $...$ as mathematics
-    wrapped = textwrap.wrap(words.replace("$", r"\$"), 40)[:lines]
+    wrapped = textwrap.wrap(drawable.replace("$", r"\$"), 40)[:lines]
     return "\n".join(wrapped)
+
+
+@cache
+def _glyphs() -> frozenset[int]:
+    """What matplotlib's own font can draw; anything else would be a warning and a crossed box."""
+    from matplotlib import font_manager
+
+    font = font_manager.get_font(font_manager.findfont("DejaVu Sans"))
+    return frozenset(font.get_charmap()) | {ord("\n"), ord("\t")}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cua_lab.dataset.files import atomic_write, dumps
+from cua_lab.dataset.files import atomic_write, dumps, show
 from cua_lab.errors import LabError
 
 Row = dict[str, Any]
@@ -99,12 +99,22 @@ def convert_file(
     return Converted(count, skipped, str(skipped_file))
 
 
-def need(row: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
+def need(row: Any, key: str, kind: type) -> Any:
     """A field that the format promises, of the type it promises."""
+    if not isinstance(row, Mapping):
+        raise LabError(f"a {type(row).__name__} stands where an object with {key!r} was expected")
     value = row.get(key)
     if not isinstance(value, kind):
-        raise LabError(f"field {key!r} is {type(value).__name__}; this format has it otherwise")
+        raise LabError(f"{key!r} is a {type(value).__name__}; expected {kind.__name__}")
     return value
+
+
+def strings(value: Any, what: str) -> list[str]:
+    """A list of strings, or none where the field is absent."""
+    listed = [] if value is None else value
+    if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
+        raise LabError(f"{what} is {show(value)}; expected a list of strings")
+    return listed
 
 
 def rest(row: Mapping[str, Any], *taken: str) -> Row:

@@ -27,7 +27,6 @@ from typing import Any
 
 from cua_lab.dataset.formats import Row, need, rest
 from cua_lab.dataset.formats.pyautogui import parse_actions
-from cua_lab.errors import LabError
 
 LICENCE = "MIT"
 
@@ -38,10 +37,8 @@ def read_task(row: Mapping[str, Any], images: str = "") -> list[Row]:
     task = rest(row, "traj", "task_id")
     samples: list[Row] = []
     for position, step in enumerate(steps):
-        if not isinstance(step, Mapping):
-            raise LabError(f"traj[{position}] is a {type(step).__name__}; expected an object")
-        after = steps[position + 1] if position + 1 < len(steps) else {}
-        verdict = after.get("value", {}).get("last_step_correct")
+        after = steps[position + 1] if position + 1 < len(steps) else None
+        verdict = None if after is None else need(after, "value", Mapping).get("last_step_correct")
         samples += _step(row, task, step, position, len(steps), verdict, images)
     return samples
 

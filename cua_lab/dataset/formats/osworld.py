@@ -15,7 +15,7 @@ restore the snapshot, run `config` and judge with `evaluator`: `metadata.needs` 
 from collections.abc import Mapping
 from typing import Any
 
-from cua_lab.dataset.formats import Row, need, rest
+from cua_lab.dataset.formats import Row, need, rest, strings
 from cua_lab.errors import LabError
 
 LICENCE = "Apache-2.0"
@@ -45,13 +45,14 @@ def read_task(row: Mapping[str, Any], images: str = "") -> list[Row]:
 
 
 def _needs(row: Mapping[str, Any]) -> Row:
-    steps = [step for step in row.get("config") or [] if isinstance(step, Mapping)]
+    steps = need(row, "config", list) if row.get("config") is not None else []
+    kinds = [need(step, "type", str) for step in steps]
     func = row["evaluator"]["func"]
     return {
         "env": ENV,
         "snapshot": row.get("snapshot"),
-        "apps": list(row.get("related_apps") or []),
-        "setup": sorted({str(step.get("type")) for step in steps}),
-        "graders": [func] if isinstance(func, str) else list(func),
-        "network": bool(row.get("proxy")) or any(step.get("type") == "download" for step in steps),
+        "apps": strings(row.get("related_apps"), "related_apps"),
+        "setup": sorted(set(kinds)),
+        "graders": [func] if isinstance(func, str) else strings(func, "evaluator.func"),
+        "network": bool(row.get("proxy")) or "download" in kinds,
     }

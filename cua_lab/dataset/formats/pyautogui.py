@@ -110,10 +110,14 @@ def _action(call: Call) -> dict[str, Any]:
 
 
 def _names(keys: Any, name: str) -> list[str]:
-    listed = [keys] if isinstance(keys, str) else list(keys) if keys else []
-    if not listed or not all(isinstance(key, str) and key for key in listed):
+    listed = [keys] if isinstance(keys, str) else keys
+    if (
+        not isinstance(listed, (list, tuple))
+        or not listed
+        or not all(isinstance(key, str) and key for key in listed)
+    ):
         raise LabError(f"{name} has keys {keys!r}; expected names such as 'ctrl'")
-    return listed
+    return list(listed)
 
 
 def _pointed(name: str, args: list[Any], named: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cua_lab.dataset.formats import Row, need, rest
+from cua_lab.dataset.formats import Row, need, rest, strings
+from cua_lab.errors import LabError
 
 LICENCE = "Apache-2.0"
 ENV = "webarena"
@@ -58,14 +59,16 @@ def read_config(row: Mapping[str, Any], images: str = "") -> list[Row]:
 
 def _needs(row: Mapping[str, Any]) -> Row:
     names = re.findall(r"__([A-Z_]+?)__", str(row.get("start_url", "")))
-    names += [site.upper() for site in need(row, "sites", list)]
+    names += [site.upper() for site in strings(row.get("sites"), "sites")]
     judge = need(row, "eval", Mapping)
     answers = judge.get("reference_answers") or {}
+    if not isinstance(answers, Mapping):
+        raise LabError("eval.reference_answers is no object of exact_match, must_include, ...")
     return {
         "env": ENV,
         "variables": sorted(set(names)),
         "files": [row["storage_state"]] if row.get("storage_state") else [],
-        "graders": list(judge.get("eval_types") or []),
+        "graders": strings(judge.get("eval_types"), "eval_types"),
         "model_judge": "fuzzy_match" in answers,
         "network": False,
     }
