@@ -139,6 +139,15 @@ def test_a_recipe_of_your_own_is_given_by_its_file(tmp_path):
         load_recipe("mine")
 
 
+@pytest.mark.parametrize("name", ["smoke", "laptop"])
+def test_every_room_takes_its_settings(name):
+    """A number that no room accepts would be found out in the middle of a run."""
+    for stage in load_recipe(name).stages:
+        assert stage.policy.shape().hidden == stage.policy.hidden
+        assert stage.tool.config().coordinate_space == "0-1000"
+        assert stage.sft.config(seed=3).steps == stage.sft.steps
+
+
 def test_settings_cannot_be_changed_after_loading():
     with pytest.raises(dataclasses.FrozenInstanceError):
         load_recipe("smoke").run.seed = 1  # type: ignore[misc]

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 if TYPE_CHECKING:
+    from cua_lab.computer.config import ToolConfig
     from cua_lab.policy.model import Shape
+    from cua_lab.training.sft import SftConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class EngineSettings:
 
     max_batch: Count = 64
     """Requests decoded together."""
+    cache_mib: Count = 256
+    """Of prefixes kept between the turns of a conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +103,29 @@ class TaskSettings:
 
 @dataclass(frozen=True, slots=True)
 class ToolSettings:
-    """The `computer` tool."""
+    """The `computer` tool; the defaults are for the embedded desktop and the small policy."""
 
-    width: Count = 128
-    """Screenshot width in px; image tokens grow with its square."""
+    actions: tuple[str, ...] | None = None
+    """What is offered; `None` is all. The schema is in every prompt, so fewer are cheaper."""
+    screenshot_width: Count | None = None
+    """px; image tokens grow with its square. `None`: as wide as the desktop."""
     coordinate_space: Literal["pixels", "0-1000", "0-1"] = "0-1000"
-    max_keys: Count = 20
-    """Keys in one call; longer lists come back as a tool error."""
+    max_keys_per_call: Count = 20
+    """Longer lists come back as a tool error."""
+    pace_ms: Natural = 0
+    """Between the clicks of a double click; real screens need 20."""
+
+    def config(self) -> "ToolConfig":
+        """As the tool takes it."""
+        from cua_lab.computer.config import ACTIONS, ToolConfig
+
+        return ToolConfig(
+            actions=self.actions or ACTIONS,
+            screenshot_width=self.screenshot_width,
+            coordinate_space=self.coordinate_space,
+            max_keys_per_call=self.max_keys_per_call,
+            pace_ms=self.pace_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +137,19 @@ class AgentSettings:
     """Of one answer; a call cut off here is malformed."""
     temperature: Annotated[float, Range(0.01, 5)] = 1.0
     """Of training rollouts and sampled evaluation; 1 is the policy's own distribution."""
+    short_prompt: bool = True
+    """One line of system prompt instead of the whole: it is paid for in every turn."""
     first_screenshot: bool = True
     """Show the screen with the task; without it the first turn goes on asking for it."""
-    stop_on_truncated: bool = True
-    """End the episode at an answer that hit `max_tokens`."""
-    stop_on_malformed: bool = True
-    """End the episode at a call that cannot be read."""
+    stop_on: tuple[Literal["length", "malformed_tool_call"], ...] = (
+        "length",
+        "malformed_tool_call",
+    )
+    """Answers that end the episode instead of being answered with an error."""
     after_rewrite: Literal["truncate", "split"] = "truncate"
     """When a prompt rewrites history: drop what follows, or start a second sequence."""
+    timeout_s: Annotated[float, Range(1)] = 120.0
+    """Of one episode; one that takes longer failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +172,23 @@ class SftSettings:
     check_episodes: Count = 64
     player: dict[str, Any] = field(default_factory=dict)
     """Arguments of the scripted player, such as its noise."""
+
+    def config(self, seed: int) -> "SftConfig":
+        """As the warm-up takes it."""
+        from cua_lab.training.sft import SftConfig
+
+        return SftConfig(
+            steps=self.steps,
+            batch=self.batch,
+            demonstrations=self.demonstrations,
+            lr=self.lr,
+            warmup_steps=self.warmup_steps,
+            weight_decay=self.weight_decay,
+            grad_clip=self.grad_clip,
+            stop_at=self.stop_at,
+            check_every=self.check_every,
+            seed=seed,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +225,9 @@ class GrpoSettings:
     """Above 0 a frozen copy of the starting policy is kept and scored."""
     tis_cap: Annotated[float, Range(1)] | None = None
     """Truncated importance sampling against the engine's log-probabilities."""
-    tokens_per_microbatch: Count = 16384
-    """Padded tokens in one forward pass: memory against speed."""
+    tokens_per_microbatch: Count = 8192
+    """Padded tokens in one forward pass. For 64 games of the laptop recipe: 1.5 GB at 8192, 2.1 GB
+    at 16384, and no faster."""
     logprob_gap_limit: NonNegative = 1e-4
     """Largest difference between engine and trainer on one policy token: above it the step is
     refused. In float32 they agree within 1e-5; wrong positions give 0.14; bf16 needs 0.2."""

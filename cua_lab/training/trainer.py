@@ -89,6 +89,7 @@ class GRPOTrainer:
             lr=settings.lr,
             betas=(settings.beta1, settings.beta2),
             weight_decay=settings.weight_decay,
+            fused=True,  # 1 ms an update instead of 6 for a small policy
         )
 
     def step(self, samples: Sequence["Sample"]) -> StepMetrics:
