@@ -16,7 +16,7 @@ from cua_lab.dataset.actions import ACTIONS, DIRECTIONS, SAME, ActionSpec
 from cua_lab.dataset.files import show
 from cua_lab.dataset.images import ImageFacts
 from cua_lab.dataset.instructions import check_languages, language_problem, leak
-from cua_lab.dataset.omniparser import Element, read_elements
+from cua_lab.dataset.omniparser import element_boxes
 from cua_lab.dataset.sample import box_of, flatten_action, point_of
 from cua_lab.dataset.spaces import Box, Point, Size, Space
 from cua_lab.errors import LabError
@@ -275,20 +275,20 @@ def _check_elements(flat: Flat, place: _Place, rules: Rules, found: Found) -> No
     if value is None:
         return
     try:
-        elements: tuple[Element, ...] = read_elements(value)
+        boxes = element_boxes(value)
     except LabError as error:
         found("elements_invalid", str(error)[:300])
         return
-    if len(elements) > rules.max_elements:
-        found("elements_many", f"{len(elements)} elements, at most {rules.max_elements} asked for")
+    if len(boxes) > rules.max_elements:
+        found("elements_many", f"{len(boxes)} elements, at most {rules.max_elements} asked for")
     point, space = place.point, place.space
-    if not (rules.point_in_elements and elements) or place.box is not None:
+    if not (rules.point_in_elements and boxes) or place.box is not None:
         return
     if point is None or space is None or (space == "pixels" and place.size is None):
         return
     unit = spaces.point_to_unit(point, space, place.size)
-    if not any(spaces.contains(element.bbox, unit) for element in elements):
-        found("point_outside_elements", f"none of {len(elements)} elements is at {list(point)}")
+    if not any(spaces.contains(box, unit) for box in boxes):
+        found("point_outside_elements", f"none of {len(boxes)} elements is at {list(point)}")
 
 
 def _check_instruction(flat: Flat, place: _Place, rules: Rules, found: Found) -> str | None:

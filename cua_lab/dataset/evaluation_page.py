@@ -13,7 +13,8 @@ _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 table { border-collapse: collapse; width: 100%; } td, th { padding: .3rem .6rem; text-align: left; }
-td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th.n, td.n { text-align: right; }
+td.n { font-variant-numeric: tabular-nums; white-space: nowrap; }
 tr + tr td { border-top: 1px solid #8884; } svg { display: block; width: 100%; height: 18px; }
 .track { fill: #8883; } .bar { fill: #2f6fd6; } .span { stroke: currentColor; stroke-width: 2; }
 .big { font-size: 2.2rem; font-weight: 600; }
@@ -47,7 +48,10 @@ def _table(rates: "dict[str, Rate]") -> str:
         f"<td class='n'>{rate.hits} / {rate.count}</td></tr>"
         for name, rate in rates.items()
     )
-    head = "<tr><th></th><th></th><th>inside</th><th>95%</th><th>of</th></tr>"
+    head = (
+        "<tr><th></th><th></th>"
+        "<th class='n'>inside</th><th class='n'>95%</th><th class='n'>of</th></tr>"
+    )
     return f"<table>{head}{rows}</table>"
 
 
@@ -72,7 +76,10 @@ def _misses(outcomes: "tuple[Outcome, ...]") -> str:
         f"<td>{outcome.difficulty}</td><td class='n'>{_point(outcome)}</td></tr>"
         for outcome in missed[:MOST_MISSES]
     )
-    head = "<tr><th>instruction</th><th>screenshot</th><th>difficulty</th><th>clicked</th></tr>"
+    head = (
+        "<tr><th>instruction</th><th>screenshot</th><th>difficulty</th>"
+        "<th class='n'>clicked</th></tr>"
+    )
     shown = f"{min(len(missed), MOST_MISSES)} of {len(missed)}"
     return f"<h2>Misses ({shown})</h2><table>{head}{rows}</table>"
 

@@ -1,9 +1,11 @@
 """Element lists as OmniParser writes them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
-from cua_lab.dataset.omniparser import draw, read_elements, smallest_at
+from cua_lab.dataset.omniparser import draw, element_boxes, read_elements, smallest_at
 from cua_lab.errors import LabError
 
 PARSED = [
@@ -33,6 +35,30 @@ def test_the_servers_answer_and_the_demos_text_are_the_same_list():
     answer = {"som_image_base64": "...", "parsed_content_list": PARSED, "latency": 0.6}
     text = "\n".join(f"icon {index}: {item}" for index, item in enumerate(PARSED))
     assert read_elements(answer) == read_elements(text) == read_elements(PARSED)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "bbox": st.lists(
+                    st.floats(-0.02, 1.02) | st.integers(0, 1) | st.booleans(), max_size=5
+                )
+            },
+            optional={"type": st.text(max_size=3) | st.none(), "content": st.text() | st.none()},
+        )
+        | st.none(),
+        max_size=3,
+    )
+)
+def test_the_fast_reader_agrees_with_the_thorough_one(parsed):
+    try:
+        expected = [element.bbox for element in read_elements(parsed)]
+    except LabError:
+        with pytest.raises(LabError):
+            element_boxes(parsed)
+    else:
+        assert element_boxes(parsed) == expected
 
 
 @pytest.mark.parametrize(
