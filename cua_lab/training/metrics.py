@@ -39,7 +39,7 @@ class StepMetrics:
     reward_mean: float
     """Over the episodes that count, each once."""
     reward_std: float
-    """Population standard deviation over the same."""
+    """Mean over the groups of the spread inside a group: what there is to learn from."""
     loss: float
     """Mean over the step's updates, like all that follow unless they say otherwise."""
     policy_loss: float
@@ -102,12 +102,8 @@ def step_metrics(
 ) -> StepMetrics:
     """The record of one step from what its parts reported."""
     statuses = {(s.group, s.episode): s.status for s in samples}
-    rewards = {
-        (s.group, s.episode): s.reward
-        for s in samples
-        if s.status != "failed" and s.reward is not None
-    }
-    reward_mean, reward_std = _mean_std(list(rewards.values()))
+    graded = [stats for stats in advantages.groups if stats.n]
+    episodes = sum(stats.n for stats in graded)
     whole = merge_metrics([update.metrics for update in updates])
     first = updates[0].metrics if updates else None
     gap = torch.cat(list(gaps)).double() if gaps else None
@@ -116,13 +112,13 @@ def step_metrics(
         step=step,
         updates=len(updates),
         skipped=not updates,
-        episodes=len(rewards),
+        episodes=episodes,
         failed_episodes=advantages.failed_episodes,
         truncated_episodes=sum(status == "truncated" for status in statuses.values()),
         groups=len(advantages.groups),
         zero_variance_groups=advantages.zero_variance_groups,
-        reward_mean=reward_mean,
-        reward_std=reward_std,
+        reward_mean=_ratio(math.fsum(stats.n * stats.mean for stats in graded), episodes),
+        reward_std=_ratio(math.fsum(stats.std for stats in graded), len(graded)),
         loss=math.fsum(update.loss for update in updates) / count if updates else math.nan,
         policy_loss=whole.policy_loss / count if updates else math.nan,
         kl=whole.kl,
@@ -145,8 +141,5 @@ def step_metrics(
     )
 
 
-def _mean_std(values: Sequence[float]) -> tuple[float, float]:
-    if not values:
-        return math.nan, math.nan
-    mean = math.fsum(values) / len(values)
-    return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+def _ratio(total: float, count: int) -> float:
+    return total / count if count else math.nan

@@ -53,6 +53,18 @@ def test_trainer_and_sampler_agree_on_every_policy_token_and_the_first_ratio_is_
     assert math.isnan(metrics.kl)
 
 
+def test_the_spread_reported_is_the_one_inside_the_groups():
+    """Two groups that are far apart but agree within have nothing to teach."""
+    policy = tiny_policy()
+    samples = [
+        dataclasses.replace(sample, reward=10.0 * (sample.group == "g0") + index % 2)
+        for index, sample in enumerate(batch(policy, length_of_bytes))
+    ]
+    metrics = GRPOTrainer(policy, SETTINGS).step(samples)
+    assert metrics.reward_mean == pytest.approx(5.5)
+    assert metrics.reward_std == pytest.approx(0.5)
+
+
 def test_samples_drawn_at_another_temperature_are_refused_before_any_update():
     policy = tiny_policy()
     before = [p.clone() for p in policy.model.parameters()]
