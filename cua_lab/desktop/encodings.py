@@ -97,9 +97,10 @@ class RawEncoder:
 
     code = RAW
 
-    def rectangle(self, frame: Frame, box: Box, form: PixelFormat) -> bytes:
+    def rectangle(self, frame: Frame, box: Box, form: PixelFormat) -> list[bytes]:
+        """One rectangle, in parts: a copy of a large screen costs as much as packing it."""
         head = rectangle_header(box.left, box.top, box.width, box.height, RAW)
-        return head + pack(frame, box, form)
+        return [head, pack(frame, box, form)]
 
 
 class ZlibEncoder:
@@ -110,11 +111,12 @@ class ZlibEncoder:
     def __init__(self, level: int) -> None:
         self._deflate = zlib.compressobj(level)
 
-    def rectangle(self, frame: Frame, box: Box, form: PixelFormat) -> bytes:
+    def rectangle(self, frame: Frame, box: Box, form: PixelFormat) -> list[bytes]:
+        """One rectangle, in parts."""
         body = self._deflate.compress(pack(frame, box, form))
-        body += self._deflate.flush(zlib.Z_SYNC_FLUSH)
+        rest = self._deflate.flush(zlib.Z_SYNC_FLUSH)
         head = rectangle_header(box.left, box.top, box.width, box.height, ZLIB)
-        return head + len(body).to_bytes(4, "big") + body
+        return [head, (len(body) + len(rest)).to_bytes(4, "big"), body, rest]
 
 
 class Shown:

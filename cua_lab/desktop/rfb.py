@@ -29,8 +29,10 @@ class RFBServer:
     """Serves one app to any number of clients that share it.
 
     `port` 0 takes a free one; `password_file` (a path: its first line is the password) turns VNC
-    authentication on; `zlib_level` 0 stores, which on loopback beats every real compression;
-    a client that takes no data for `stall_s` seconds is cut off.
+    authentication on. `zlib_level` None always sends Raw, as RFB allows whatever a client prefers:
+    on loopback that is the fastest (640x600 through asyncvnc: Raw 3 ms, ZLib 4 to 6 ms); with a
+    level, clients that prefer ZLib get it. A client that takes no data for `stall_s` seconds is
+    cut off.
     """
 
     def __init__(
@@ -41,7 +43,7 @@ class RFBServer:
         port: int = 0,
         password_file: str | os.PathLike[str] | None = None,
         name: str = "cua-lab",
-        zlib_level: int = 0,
+        zlib_level: int | None = None,
         stall_s: float = 10.0,
     ) -> None:
         self.app = app

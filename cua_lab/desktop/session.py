@@ -21,7 +21,7 @@ class Host(Protocol):
     """What a session needs of its server."""
 
     app: App
-    zlib_level: int
+    zlib_level: int | None
     stall_s: float
 
     def frame(self) -> Frame: ...
@@ -105,11 +105,12 @@ class Session:
 
     def _choose(self, encodings: tuple[int, ...]) -> RawEncoder | ZlibEncoder:
         """The first encoding we speak; Raw is always allowed."""
+        level = self._host.zlib_level
         best = next((code for code in encodings if code in (RAW, ZLIB)), RAW)
-        if best == RAW:
+        if best == RAW or level is None:
             return RawEncoder()
         # One stream for the whole connection, even if the client changes its mind and back.
-        self._zlib = self._zlib or ZlibEncoder(self._host.zlib_level)
+        self._zlib = self._zlib or ZlibEncoder(level)
         return self._zlib
 
     def _key(self, keysym: int, down: bool) -> None:
@@ -139,8 +140,10 @@ class Session:
             self._send(self._host.frame(), [area])
 
     def _send(self, frame: Frame, boxes: list[Box]) -> None:
-        parts = [self._encoder.rectangle(frame, box, self._format) for box in boxes]
-        self.writer.write(b"".join([wire.update_header(len(boxes)), *parts]))
+        parts = [wire.update_header(len(boxes))]
+        for box in boxes:
+            parts += self._encoder.rectangle(frame, box, self._format)
+        self.writer.write(b"".join(parts))
         self._shown.take(frame, boxes)
 
     async def _flush(self) -> None:

@@ -62,7 +62,7 @@ def test_a_client_gets_the_pixel_format_that_it_asks_for(name, encoding):
 
     async def scenario():
         app = Noise()
-        async with RFBServer(app) as server:
+        async with RFBServer(app, zlib_level=1) as server:
             client = await RawClient.connect(server.port)
             client.set_format(bits, big, maxima, shifts)
             client.set_encodings(encoding)

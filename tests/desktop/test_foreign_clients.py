@@ -50,7 +50,7 @@ def shown(result) -> np.ndarray:
     return np.asarray(image.convert("RGB"))
 
 
-@pytest.mark.parametrize("level", [0, 6])
+@pytest.mark.parametrize("level", [None, 0, 6])
 def test_huds_screenshot_is_what_the_app_drew(level):
     async def scenario():
         app = Game2048(320, 200, seed=1)
