@@ -176,8 +176,7 @@ class BatchRunner:
             limit = min(limit, max(row.score_from - 1, 0))
         length = min(length, limit)
         if known is not None and length:
-            start = kv.starts[index]
-            kv.data[:, :, index, :, start : start + length] = known[:, :, :, :length]
+            kv.data[:, :, index, :, :length] = known[:, :, :, :length]
         return length
 
     def _prefill_pack(
@@ -321,7 +320,7 @@ class _Decode:
         return ids
 
     def _forward(self, ids: torch.Tensor) -> torch.Tensor:
-        if self.kv.end == self.kv.columns:
+        if max(self.kv.lengths) == self.kv.columns:
             self.kv.grow(max(ROOM_STEP, self.kv.columns // 2))
             self.mask = self.runner.decoder.mask(self.kv)
         logits = self.runner.decoder.step(ids, self.positions, self.kv, self.mask).float()

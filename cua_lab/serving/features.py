@@ -38,10 +38,14 @@ class FeatureCache:
         self._known.clear()
 
     def get(self, images: Sequence[ImageInput]) -> list[Features]:
-        """Features of each image; the unknown ones are encoded together."""
+        """Features of each image; the unknown ones of one size are encoded together."""
         unknown = {image.key: image for image in images if image.key not in self._known}
-        if unknown:
-            self._known.update(self._encode(list(unknown.values())))
+        # One size at a time: the tower takes mixed sizes another way, with other last bits.
+        sizes: dict[bytes, list[ImageInput]] = {}
+        for image in unknown.values():
+            sizes.setdefault(image.grid_thw.tobytes(), []).append(image)
+        for group in sizes.values():
+            self._known.update(self._encode(group))
         for image in images:
             self._known.move_to_end(image.key)
         found = [self._known[image.key] for image in images]
