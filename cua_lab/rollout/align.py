@@ -5,7 +5,7 @@ is 1 long. A place between two ids lies at an interval of that axis: at a point 
 [v, v + 1] where the changed piece there is empty on its side, nowhere within a changed piece. Where
 the intervals of two places meet, the renderings are in step.
 
-Invariant: outside the regions the ids are the same, and a region starts and ends in step.
+Invariant: outside the regions the ids are the same, and no region starts or ends with one id twice.
 """
 
 from bisect import bisect_right
@@ -18,6 +18,8 @@ from cua_lab.rollout.rerender import Piece
 
 Kind = Literal["white_space", "json", "resplit", "rewrite"]
 Place = tuple[float, float]
+Span = tuple[int, int, int, int]
+"""(start, end, new_start, new_end) of a region."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +46,23 @@ def align(
 
     `emitted` and `rendered` are the bytes of the ids, `pieces` what changed between the texts.
     """
-    head = _shared(mine, other)
-    tail = _shared(mine[head:][::-1], other[head:][::-1])
     a, b = (
         _Side(emitted, [p.emitted for p in pieces]),
         _Side(rendered, [p.rendered for p in pieces]),
     )
-    ends = len(mine) - tail, len(other) - tail
-    spans = [(head, ends[0], head, ends[1])]
-    if min(ends) - head > 1:  # one id for any number needs no search
+    spans = [_trimmed(mine, other, (0, len(mine), 0, len(other)))]
+    start, end, new_start, new_end = spans[0]
+    if min(end - start, new_end - new_start) > 1:  # one id for any number needs no search
         axis = _axis(pieces)
-        mine_places = [a.place(i, axis) for i in range(head, ends[0] + 1)]
-        other_places = [b.place(j, axis) for j in range(head, ends[1] + 1)]
-        middle = mine[head : ends[0]], other[head : ends[1]]
-        found = _search(*middle, mine_places, other_places)
-        spans = [(i + head, k + head, j + head, m + head) for i, k, j, m in found]
+        mine_places = [a.place(i, axis) for i in range(start, end + 1)]
+        other_places = [b.place(j, axis) for j in range(new_start, new_end + 1)]
+        found = _search(mine[start:end], other[new_start:new_end], mine_places, other_places)
+        shifted = [(i + start, k + start, j + new_start, m + new_start) for i, k, j, m in found]
+        spans = [_trimmed(mine, other, span) for span in shifted]
     return [
         Region(at[0] + i, at[0] + k, at[1] + j, at[1] + m, _kind(pieces, a, b, (i, k), (j, m)))
         for i, k, j, m in spans
+        if k > i or m > j
     ]
 
 
@@ -105,10 +106,19 @@ def _shared(mine: Sequence[int], other: Sequence[int]) -> int:
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(mine), len(other)))
 
 
+def _trimmed(mine: Sequence[int], other: Sequence[int], span: Span) -> Span:
+    """A region without the ids that agree at its ends."""
+    start, end, new_start, new_end = span
+    head = _shared(mine[start:end], other[new_start:new_end])
+    rest = mine[start + head : end], other[new_start + head : new_end]
+    tail = _shared(rest[0][::-1], rest[1][::-1])
+    return start + head, end - tail, new_start + head, new_end - tail
+
+
 def _search(
     mine: Sequence[int], other: Sequence[int], a: Sequence[Place], b: Sequence[Place]
-) -> list[tuple[int, int, int, int]]:
-    """(start, end, new_start, new_end) of the shortest regions, left to right."""
+) -> list[Span]:
+    """The shortest regions that start and end in step, left to right."""
 
     def in_step(i: int, j: int) -> bool:
         return max(a[i][0], b[j][0]) <= min(a[i][1], b[j][1])
