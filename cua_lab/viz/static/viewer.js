@@ -428,7 +428,8 @@ class Pane {
   }
 
   later(turn, role = "policy") { // hidden at the present slider position?
-    if (this.turn <= this.member.firstTurn) return turn !== this.member.firstTurn || role === "policy";
+    const answer = role === "policy" || role === "resynced";
+    if (this.turn <= this.member.firstTurn) return turn !== this.member.firstTurn || answer;
     return turn >= this.turn;
   }
 

@@ -1,0 +1,126 @@
+"""The run folder read back, and the page made of it."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from cua_lab.cli import app
+from cua_lab.cli.report import report as _  # noqa: F401 - registers the command
+from cua_lab.errors import LabError
+from cua_lab.viz import read_run
+from cua_lab.viz.report import report_html, write_report
+from cua_lab.viz.svg import Line, line_chart, ticks
+from tests.viz.runs import CLICK, GAME, write_run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("runs") / "laptop")
+
+
+@pytest.fixture(scope="module")
+def html(folder):
+    return report_html(read_run(folder))
+
+
+def test_the_task_that_proves_vision_comes_first(html):
+    assert html.index(f"<h2>{CLICK}</h2>") < html.index(f"<h2>{GAME}</h2>")
+
+
+def test_every_figure_of_the_summary_is_on_the_page(html):
+    for figure in (
+        "0.840 ± 0.023 (n = 256)",
+        "0.060 ± 0.015 (n = 256)",
+        "2.9e-06",
+        "1.2e-06",
+        "412,345",
+        "324.0 s",
+        "17,000",
+        "1.9 GiB",
+        "15.800",
+        "48 %",
+        "5,120",
+        "transformers",
+    ):
+        assert figure in html, figure
+
+
+def test_the_account_of_tokens_is_shown_to_close(html):
+    assert "trained + masked + resynced + dropped = sampled" in html
+
+
+def test_the_page_is_self_contained_under_a_strict_policy(html):
+    assert "default-src 'none'" in html
+    assert " style=" not in html
+    urls = re.findall(r"https?://[^\"'<\s]+", html)
+    assert set(urls) <= {"http://www.w3.org/2000/svg"}
+    assert len(re.findall(r'src="data:image/png;base64,', html)) == 16  # 2 x (4 + 4) frames
+
+
+def test_the_page_is_the_same_every_time(folder, html):
+    assert report_html(read_run(folder)) == html
+
+
+def test_an_empty_beginning_of_a_run_says_what_is_missing(tmp_path):
+    """Missing is not zero: nothing but one step was measured."""
+    (tmp_path / "metrics.jsonl").write_text(
+        json.dumps({"task": CLICK, "phase": "grpo", "step": 0, "reward_mean": 0.5}) + "\n"
+    )
+    html = report_html(read_run(tmp_path))
+    assert "The run has not ended" in html
+    assert html.count("not measured") > 10
+    assert "0.000" not in html
+    assert '<script type="module">' not in html
+
+
+def test_text_of_a_run_is_never_markup(tmp_path):
+    folder = write_run(tmp_path / "run<b>")
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["tasks"][CLICK]["learnt"] = "<img src=x onerror=alert(1)>"
+    summary["tasks"]["<i>task"] = summary["tasks"].pop(GAME)
+    (folder / "summary.json").write_text(json.dumps(summary))
+    html = report_html(read_run(folder))
+    body = html.split("<body>")[1]
+    assert "<img src=x" not in body
+    assert "<i>task" not in body
+    assert "run<b>" not in body
+
+
+def test_a_summary_with_bare_numbers_and_nulls_is_read(folder):
+    summary = read_run(folder).summary
+    assert summary.tasks[CLICK].valid_tool_calls_after.mean == 0.99
+    assert summary.tasks[CLICK].keys_per_turn_after is None
+    assert summary.tasks[GAME].success_after is None
+
+
+def test_a_folder_without_a_run_is_refused_with_what_to_give(tmp_path):
+    with pytest.raises(LabError, match="holds no run"):
+        read_run(tmp_path)
+
+
+def test_a_broken_line_is_named(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"task": "t", "phase": "sft", "step": 0}\n{oops}\n')
+    with pytest.raises(LabError, match=r"metrics.jsonl, line 2, is not JSON"):
+        read_run(tmp_path)
+
+
+def test_the_command_writes_the_report_where_it_is_told(folder, tmp_path):
+    out = tmp_path / "page.html"
+    result = CliRunner().invoke(app, ["report", str(folder), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert out.read_text().startswith("<!doctype html>")
+    assert write_report(folder) == folder / "report.html"
+
+
+def test_a_gap_in_the_measurements_is_a_gap_in_the_line():
+    svg = line_chart([Line("a", [0, 1, 2, 3], [1, 2, float("nan"), 3])], label="a", x_label="step")
+    assert svg.count('class="line') == 2
+    assert "nan" not in svg
+
+
+def test_ticks_are_round_and_inside():
+    assert ticks(0.0, 1.0) == [0, 0.25, 0.5, 0.75, 1.0]
+    assert ticks(0, 39) == [0, 10, 20, 30]
+    assert ticks(-0.03, 0.041) == [-0.02, 0, 0.02, 0.04]
