@@ -15,7 +15,7 @@ from cua_lab.rollout.divergence import Divergence
 from cua_lab.rollout.ledger import TokenLedger
 
 Role = Literal["prompt", "policy", "scaffold", "image", "resynced"]
-Ending = Literal["rewrite", "truncated"]
+Ending = Literal["rewrite", "truncated", "too_long"]
 
 
 @dataclass(frozen=True, slots=True)
