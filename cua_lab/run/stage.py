@@ -123,6 +123,7 @@ class StageRun:
                 if check is not None and check >= (sft.stop_at or 1):
                     break
                 await asyncio.sleep(0)  # where a Ctrl-C gets in
+        self.engine.weights_updated(f"{stage.name}-0")
         self.policy.save(_warm_folder(self.folder, self.setup))
         self.state.warm = True
         self._save()

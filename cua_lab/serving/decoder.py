@@ -152,8 +152,10 @@ class Decoder:
             self._layers = [_layer(layer, self.shape, fuse) for layer in text.layers]
         self._read = self._stamps()
 
-    def _stamps(self) -> list[tuple[int, int]]:
-        return [(p.data_ptr(), p._version) for p in self._model.parameters()]
+    def _stamps(self) -> list[tuple[int, int, float]]:
+        """Version counters, and sums: torch's fused optimizers do not count their changes."""
+        with torch.inference_mode():
+            return [(p.data_ptr(), p._version, float(p.sum())) for p in self._model.parameters()]
 
     # -- positions ---------------------------------------------------------------------------
 
