@@ -123,7 +123,7 @@ class Decoder:
         )
         self._act = self.text.layers[0].mlp.act_fn
         self._layers: list[_Layer] = []
-        self._read: list[tuple[int, int]] = []
+        self._read: list[tuple[int, int, float]] = []
         self._table = torch.empty(0, 0)
         self._axis = self._find_axes()
         self.refresh()
@@ -153,9 +153,15 @@ class Decoder:
         self._read = self._stamps()
 
     def _stamps(self) -> list[tuple[int, int, float]]:
-        """Version counters, and sums: torch's fused optimizers do not count their changes."""
+        """Version counters, and sums: torch's fused optimizers do not count their changes.
+
+        Of large matrices a sample is summed: an optimizer's step changes every matrix somewhere.
+        """
         with torch.inference_mode():
-            return [(p.data_ptr(), p._version, float(p.sum())) for p in self._model.parameters()]
+            return [
+                (p.data_ptr(), p._version, float(p.flatten()[:: -(-p.numel() // 4096)].sum()))
+                for p in self._model.parameters()
+            ]
 
     # -- positions ---------------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from cua_lab.errors import LabError
-from cua_lab.serving.engine import Engine, GenerationRequest
+from cua_lab.serving.engine import Engine
+from cua_lab.serving.generation import GenerationRequest
 from cua_lab.serving.stream import chat_stream
 from cua_lab.serving.wire import WireError, error_body
 from cua_lab.serving.wire_in import chat_request, generate_request

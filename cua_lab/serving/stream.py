@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-from cua_lab.serving.batch import Top
-from cua_lab.serving.engine import Engine, GenerationRequest
+from cua_lab.serving.engine import Engine
+from cua_lab.serving.generation import GenerationRequest
+from cua_lab.serving.rows import Top
 from cua_lab.serving.toolcalls import OPEN
 from cua_lab.serving.wire import Wanted
 from cua_lab.serving.wire_out import Answer, chat_message, token_logprob, usage

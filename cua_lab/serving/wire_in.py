@@ -8,7 +8,8 @@ import json
 from typing import Any
 
 from cua_lab.policy.template import images_of, render
-from cua_lab.serving.engine import Engine, GenerationRequest
+from cua_lab.serving.engine import Engine
+from cua_lab.serving.generation import GenerationRequest
 from cua_lab.serving.sampling import SamplingParams
 from cua_lab.serving.wire import Body, Wanted, WireError
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cua_lab.serving.batch import Top
 from cua_lab.serving.detokenizer import Detokenizer
-from cua_lab.serving.engine import Choice, Generation, GenerationRequest
+from cua_lab.serving.generation import Choice, Generation, GenerationRequest
+from cua_lab.serving.rows import Top
 from cua_lab.serving.toolcalls import parse_tool_calls
 from cua_lab.serving.wire import Body, Wanted
 

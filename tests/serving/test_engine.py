@@ -11,7 +11,8 @@ import torch
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import Policy, build_policy
 from cua_lab.policy.tokenizer import Corpus
-from cua_lab.serving.engine import Engine, Generation, GenerationRequest
+from cua_lab.serving.engine import Engine
+from cua_lab.serving.generation import Generation, GenerationRequest
 from cua_lab.serving.sampling import SamplingParams
 from tests.serving.conftest import TINY, gap, screen, teacher_forced, words
 

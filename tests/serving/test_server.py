@@ -13,7 +13,8 @@ import pytest
 from cua_lab.policy.policy import Policy, build_policy
 from cua_lab.policy.template import image_part
 from cua_lab.policy.tokenizer import Corpus
-from cua_lab.serving.engine import Choice, Engine, Generation, GenerationRequest
+from cua_lab.serving.engine import Engine
+from cua_lab.serving.generation import Choice, Generation, GenerationRequest
 from cua_lab.serving.sampling import SamplingParams
 from cua_lab.serving.server import SLOT_HEADER, create_app
 from cua_lab.serving.wire import Wanted
