@@ -95,7 +95,7 @@ def load_policy(path: str | Path, *, dtype: str = "float32") -> Policy:
     tokenizer = load_tokenizer(folder)
     if not tokenizer.chat_template:
         raise LabError(f"{folder} has no chat template; add its chat_template.jinja")
-    return _assemble(speed_up(model), tokenizer, Vision(_load_processor(folder)), folder.name)
+    return _assemble(speed_up(model), tokenizer, load_vision(folder), folder.name)
 
 
 def _assemble(model: Any, tokenizer: Any, vision: Vision, name: str) -> Policy:
@@ -136,6 +136,11 @@ def _check_folder(folder: Path) -> None:
         raise LabError(f"{folder} holds a model of type {family!r}; this lab drives {known}")
     if not any(folder.glob("*.safetensors")):
         raise LabError(f"{folder} has no *.safetensors weights")
+
+
+def load_vision(path: str | Path) -> Vision:
+    """The image processor of a checkpoint folder, without its weights."""
+    return Vision(_load_processor(Path(path)))
 
 
 def _load_processor(folder: Path) -> Any:

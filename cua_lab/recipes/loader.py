@@ -12,7 +12,7 @@ import math
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -21,6 +21,7 @@ from cua_lab.recipes.settings import Range, Recipe, Stage
 from cua_lab.recipes.source import Places, Source, join, read_yaml
 
 FOLDER = Path(__file__).parent
+S = TypeVar("S")
 SHARED = frozenset(field.name for field in dataclasses.fields(Stage)) - {"name"}
 """Sections that may also stand at the top of a recipe, for all of its stages."""
 
@@ -60,17 +61,24 @@ def parse_recipe(
     return _build(Recipe, tree, "", Source(file, places))
 
 
+def build_settings(cls: type[S], tree: Any, *, file: str, places: Places | None = None) -> S:
+    """Any tree of settings dataclasses from plain values, as strictly as a recipe."""
+    built: S = _build(cls, tree, "", Source(file, places or {}))
+    return built
+
+
 def dump_recipe(recipe: Recipe) -> str:
     """The resolved recipe as YAML: every value in its place, loadable again."""
-    return yaml.safe_dump(_plain(recipe), sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(plain(recipe), sort_keys=False, allow_unicode=True)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Dataclasses as mappings, tuples as lists: what YAML and JSON can hold."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 # ---------------------------------------------------------------- stages and overrides

@@ -99,10 +99,12 @@ async def play(
     group: str,
     timeout_s: float = 120.0,
     turns: Callable[[], tuple[Turn, ...]] = tuple,
+    base_url: str = "http://engine/v1/",
 ) -> Episode:
     """Play one episode through HUD and grade it.
 
     `transport` answers the agent's chat completions and is closed at the end; `turns` is read then.
+    `base_url` matters only to a transport that goes over the network.
     Raises only on cancellation: whatever goes wrong inside is a failed episode with its error.
     """
     from cua_lab.agent import LabAgent
@@ -110,7 +112,7 @@ async def play(
 
     started = perf_counter()
     http = httpx.AsyncClient(
-        transport=transport, base_url="http://engine/v1/", trust_env=False, timeout=timeout_s
+        transport=transport, base_url=base_url, trust_env=False, timeout=timeout_s
     )
     async with http:
         agent = LabAgent(config.model_copy(update={"model_client": ChatClient(http)}))
