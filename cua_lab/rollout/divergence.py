@@ -136,8 +136,7 @@ def _span_regions(
     mine, other = known[span.start : span.end], prompt[span.new_start : span.new_end]
     if mine == other:
         return []
-    emitted = [codec.token_bytes(i) for i in mine]
-    rendered = [codec.token_bytes(i) for i in other]
+    emitted, rendered = list(map(codec.token_bytes, mine)), list(map(codec.token_bytes, other))
     pieces = changes(b"".join(emitted), b"".join(rendered))
     if pieces is None:
         return None

@@ -12,6 +12,7 @@ import json
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 Change = Literal["white_space", "json"]
@@ -136,15 +137,11 @@ class _Duplicate(ValueError):
     pass
 
 
+@lru_cache(maxsize=64)  # both texts hold most of their calls in the same bytes
 def _parse(text: bytes) -> Any:
     """The JSON value, or `None` where two readers could disagree on it (and for `null`)."""
     try:
-        return json.loads(
-            text.decode("utf-8"),
-            object_pairs_hook=_unique,
-            parse_constant=_refuse,
-            parse_float=_finite,
-        )
+        return _DECODER.decode(text.decode("utf-8"))
     except (ValueError, RecursionError):
         return None
 
@@ -164,6 +161,9 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text} does not fit a float")
     return value
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -1,0 +1,1 @@
+"""Measurements of the lab's own parts, each beside a plain way of doing the same."""

@@ -1,0 +1,47 @@
+"""`cua-lab bench`: how fast the lab's own parts are on this machine."""
+
+from typing import Annotated
+
+import typer
+
+from cua_lab.cli import app
+
+bench = typer.Typer(help="Measure the lab's own parts on this machine.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+@bench.callback()
+def _bench() -> None:
+    """Measure the lab's own parts on this machine."""
+
+
+@bench.command("stitch")
+def bench_stitch(
+    repeats: Annotated[int, typer.Option(min=1, help="Best of this many runs.")] = 9,
+) -> None:
+    """Stitching beside the published way, at 8, 24 and 96 turns."""
+    import platform
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from cua_lab.bench.stitch import table
+
+    shown = Table(title=f"stitching one episode, ms, best of {repeats}")
+    headings = ("turns", "tokens", "divergences", "record", "stitch", "published way", "faster")
+    for heading in (*headings, "trained / sampled"):
+        shown.add_column(heading, justify="right")
+    for row in table(repeats=repeats):
+        shown.add_row(
+            str(row.turns),
+            f"{row.tokens:,}",
+            str(row.divergences),
+            f"{row.record_ms:.2f}",
+            f"{row.ours_ms:.2f}",
+            f"{row.reference_ms:.1f}",
+            f"{row.reference_ms / row.ours_ms:.0f}x",
+            f"{row.kept} / {row.sampled}",
+        )
+    console = Console()
+    console.print(shown)
+    console.print(f"{platform.machine()}, Python {platform.python_version()}; one thread")
