@@ -79,6 +79,7 @@ class Engine:
         self._dealt = 0
         self._threads = threads
         self._rounds: Rounds[_Job] = Rounds()
+        self._running: list[_Job] = []
         self._changed = threading.Condition()
         self._model_lock = threading.RLock()
         self._worker: threading.Thread | None = None
@@ -133,9 +134,13 @@ class Engine:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End the worker; waiting requests are cancelled."""
+        """End the worker; requests that wait or run are cancelled."""
         with self._changed:
             self._closed = True
+            for job in (*self._rounds.drain(), *self._running):
+                job.cancelled = True
+                with contextlib.suppress(RuntimeError):  # the loop has ended; nobody waits
+                    job.loop.call_soon_threadsafe(job.future.cancel)
             self._changed.notify_all()
         if self._worker is not None:
             self._worker.join()
@@ -210,6 +215,7 @@ class Engine:
         torch.set_num_threads(self._threads)
         while jobs := self._next_jobs():
             results = self._run_all(jobs)
+            self._running = []
             # One call for all, so that a round's episodes go on in slot order.
             for loop in {id(job.loop): job.loop for job in jobs}.values():
                 mine = [(job, result) for job, result in results if job.loop is loop]
@@ -221,10 +227,12 @@ class Engine:
         with self._changed:
             while not self._closed:
                 if jobs := self._rounds.take_round():
+                    self._running = jobs
                     return jobs
                 if self._rounds.has_free:
                     self._changed.wait_for(lambda: self._closed, timeout=self._gather_s)
                     if jobs := self._rounds.take_free():
+                        self._running = jobs
                         return jobs
                 else:
                     self._changed.wait()

@@ -94,3 +94,10 @@ class Rounds(Generic[Job]):
         """All requests without a slot, in order of arrival."""
         jobs, self._free = self._free, []
         return jobs
+
+    def drain(self) -> list[Job]:
+        """Everything that waits; none of it will run."""
+        jobs = [*self._waiting.values(), *self._free]
+        self._waiting.clear()
+        self._free = []
+        return jobs

@@ -359,3 +359,25 @@ def test_the_prefix_cache_keeps_to_its_memory(tiny: Policy, make_engine: Make) -
         complete(engine, ask(engine, words(tiny, seed, 100)))
     assert 0 < engine._cache.bytes <= 2**20
     assert len(engine._cache) < 30
+
+
+def test_closing_the_engine_cancels_what_waits_and_what_runs(
+    tiny: Policy, make_engine: Make
+) -> None:
+    engine = make_engine(tiny)
+
+    async def play() -> None:
+        engine.open_slots(2)
+        waits = asyncio.ensure_future(engine.complete(ask(engine, words(tiny, 0, 4), slot=0)))
+        endless = ask(engine, words(tiny, 1, 4), ignore_eos=True, max_tokens=4000)
+        runs = asyncio.ensure_future(engine.complete(endless))
+        while not engine.stats.decode_tokens:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(engine.close)
+        for task in (waits, runs):
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(task, 10)
+        with pytest.raises(LabError, match="closed"):
+            await engine.complete(endless)
+
+    asyncio.run(play())
