@@ -1,0 +1,43 @@
+"""The live screen sends what a model would send, and keeps a static copy of what it shows."""
+
+import asyncio
+
+from cua_lab.computer.bench import Bench
+from cua_lab.desktop.apps import Game2048
+from cua_lab.viz.live import live_screen
+
+
+def test_a_message_from_the_browser_is_a_call_of_the_tool() -> None:
+    async def drive() -> None:
+        bench = await Bench.open(Game2048(seed=1))
+        try:
+            live = await live_screen(bench, watch=("moves",))
+            first = live.frame
+            live._handle_custom_msg({"call": {"action": "press", "keys": ["left", "up"]}}, [])
+            await asyncio.gather(*live._tasks)
+            assert live.frame != first
+            assert live.sent == '{"action": "press", "keys": ["left", "up"]}'
+            assert live.state == f"moves: {bench.app.moves}"
+            assert bench.app.moves > 0
+            await live.call({"action": "click"})
+            assert live.error
+            assert "missing" in live.said
+        finally:
+            await bench.close()
+
+    asyncio.run(drive())
+
+
+def test_its_static_copy_is_a_picture_and_one_line_without_addresses() -> None:
+    async def drive() -> None:
+        bench = await Bench.open(Game2048(seed=1))
+        try:
+            live = await live_screen(bench)
+            data, metadata = live._repr_mimebundle_()
+        finally:
+            await bench.close()
+        assert data["text/plain"] == 'LiveScreen(128x128, {"action": "screenshot"} -> a screenshot)'
+        assert data["image/png"].startswith("iVBOR")
+        assert metadata["image/png"] == {"width": 256}
+
+    asyncio.run(drive())
