@@ -1,7 +1,9 @@
 """`cua-lab serve`: a checkpoint behind sglang's chat completions, on this machine."""
 
 import contextlib
+import signal
 import socket
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,11 +15,22 @@ from cua_lab.errors import LabError
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
+class EngineName(StrEnum):
+    """Who serves."""
+
+    embedded = "embedded"
+    vllm = "vllm"
+    sglang = "sglang"
+
+
 @app.command()
 def serve(
     model: Annotated[
         Path, typer.Option(help="Checkpoint folder: any Qwen3-VL or Qwen2.5-VL, or a run's own.")
     ],
+    engine: Annotated[
+        EngineName, typer.Option(help="vllm and sglang run in environments of their own.")
+    ] = EngineName.embedded,
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 30000,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     expose: Annotated[
@@ -31,18 +44,21 @@ def serve(
     seed: Annotated[int, typer.Option(help="Of requests that bring no seed.")] = 0,
     threads: Annotated[int, typer.Option(help="CPU threads of the model.")] = 1,
 ) -> None:
-    """Serve a policy over HTTP, in sglang's dialect, until Ctrl-C."""
+    """Serve a policy over HTTP until Ctrl-C: the embedded engine speaks sglang's dialect."""
     if host not in LOOPBACK and not expose:
         raise LabError(
             f"{host} is open to other machines, and the engine has no password; listen on"
             " 127.0.0.1, or add --expose if you mean it"
         )
+    if engine is not EngineName.embedded:
+        _serve_real(engine.value, model, host, port, context_length)
+        return
     from cua_lab.policy.policy import load_policy
     from cua_lab.serving.engine import Engine
     from cua_lab.serving.server import create_app
 
     policy = load_policy(model)
-    engine = Engine(
+    embedded = Engine(
         policy,
         context_length=context_length,
         max_batch=max_batch,
@@ -52,12 +68,32 @@ def serve(
     )
     typer.echo(
         f"{policy.name}: {policy.parameters / 1e6:.1f} M parameters, {policy.family},"
-        f" context {engine.context_length}"
+        f" context {embedded.context_length}"
     )
     try:
-        _run(create_app(engine), host, port)
+        _run(create_app(embedded), host, port)
     finally:
-        engine.close()
+        embedded.close()
+    typer.echo("stopped")
+
+
+def _serve_real(name: str, model: Path, host: str, port: int, context_length: int | None) -> None:
+    """A real engine in a process of its own, until Ctrl-C."""
+    from cua_lab.serving.launch import KINDS, launched
+
+    # A plain SIGTERM would end this process at once and leave the engine behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if host != "127.0.0.1":
+        raise LabError(f"{name} is started on 127.0.0.1 only; got --host {host}")
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        launched(
+            KINDS[name], model, port=port, context_length=context_length, say=typer.echo
+        ) as running,
+    ):
+        typer.echo("stop: Ctrl-C")
+        status = running.process.wait()
+        raise LabError(f"{name} ended by itself with status {status}:\n{running.tail()}")
     typer.echo("stopped")
 
 
