@@ -12,7 +12,7 @@ values of old weights never meet new ones.
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,12 @@ from cua_lab.errors import LabError
 from cua_lab.policy.policy import Policy, load_policy
 from cua_lab.serving.batch import BatchRunner
 from cua_lab.serving.cache import PrefixCache
+from cua_lab.serving.chat_prompts import ChatPrompts
 from cua_lab.serving.decoder import Decoder
 from cua_lab.serving.detokenizer import Detokenizer
 from cua_lab.serving.features import FeatureCache
 from cua_lab.serving.generation import Choice, Generation, GenerationRequest
-from cua_lab.serving.prompt import ImageInput, Prompt, build_prompt, image_input
+from cua_lab.serving.prompt import Prompt
 from cua_lab.serving.rounds import Rounds
 from cua_lab.serving.rows import Row, Stats, Top
 
@@ -69,6 +70,7 @@ class Engine:
         self.weight_version = "default"
         self.stats = Stats()
         self.detokenizer = Detokenizer(policy.tokenizer)
+        self.chats = ChatPrompts(policy)
         self._cache = PrefixCache(cache_mib * 2**20)
         self._features = FeatureCache(policy.model)
         self._runner = BatchRunner(
@@ -87,19 +89,9 @@ class Engine:
 
     # -- prompts -----------------------------------------------------------------------------
 
-    def prompt(self, ids: Sequence[int], images: Iterable[bytes] = ()) -> Prompt:
+    def prompt(self, ids: Sequence[int], images: Sequence[bytes] = ()) -> Prompt:
         """A prompt from ids with ONE image token per image, and the encoded images."""
-        return self.prompt_of([image_input(data, self.policy.vision) for data in images], ids)
-
-    def prompt_of(self, images: Sequence[ImageInput], ids: Sequence[int]) -> Prompt:
-        """The same with images that are already cut into patches."""
-        return build_prompt(
-            ids,
-            images,
-            image_token_id=self.policy.image_token_id,
-            vocab_size=self.policy.vocab_size,
-            merge=self.policy.merge,
-        )
+        return self.chats.of_ids(ids, images)
 
     # -- requests ----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ be done here is refused, never ignored (`regex`, penalties, a required tool).
 import json
 from typing import Any
 
-from cua_lab.policy.template import images_of, render
+from cua_lab.policy.template import images_of
 from cua_lab.serving.engine import Engine
 from cua_lab.serving.generation import GenerationRequest
 from cua_lab.serving.sampling import SamplingParams
@@ -44,12 +44,10 @@ def chat_request(
         min_tokens=_integer(body, "min_tokens", 0),
     )
     ids = body.get("input_ids")
-    if ids is None:
-        tools = body.get("tools") if body.get("tool_choice") != "none" else None
-        ids = render(engine.policy.tokenizer, messages, tools)
+    tools = body.get("tools") if body.get("tool_choice") != "none" else None
     return (
         GenerationRequest(
-            prompt=engine.prompt(_ids(ids), images_of(messages)),
+            prompt=engine.chats.get(messages, tools, None if ids is None else _ids(ids)),
             params=params,
             n=_integer(body, "n", 1) or 1,
             top=wanted.top,
