@@ -79,9 +79,9 @@ def test_a_measured_row_says_what_was_kept():
 
 
 def test_the_command_prints_a_row_for_each_episode(monkeypatch):
+    import cua_lab.cli.bench  # noqa: F401  (registers the command)
     from cua_lab.bench import stitch as module
     from cua_lab.cli import app
-    from cua_lab.cli import bench  # noqa: F401  (registers the command)
 
     rows = [measure(3, diverging=True, repeats=1)]
     monkeypatch.setattr(module, "table", lambda **_: rows)
