@@ -37,12 +37,12 @@ def picture_wall(
     space: str | None = None,
 ) -> "Figure":
     """Up to `rows` rows of each kind. `space` is the file's, for rows that do not say."""
-    from matplotlib.figure import Figure
+    from cua_lab.viz.picture import Picture
 
     good = list(accepted)[: columns * rows]
     bad = _spread(rejected, columns * rows)
     lines = -(-len(good) // columns) + -(-len(bad) // columns)
-    figure = Figure(figsize=(3.1 * columns, 3.0 * max(lines, 1)), layout="constrained")
+    figure = Picture(figsize=(3.1 * columns, 3.0 * max(lines, 1)), layout="constrained")
     grid = figure.subplots(max(lines, 1), columns, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
