@@ -16,6 +16,8 @@ import httpx
 from cua_lab.errors import LabError
 from cua_lab.rollout.seeds import derive_seed
 from cua_lab.rollout.turn import Turn
+from cua_lab.serving.continuation import PATH as GENERATE_PATH
+from cua_lab.serving.continuation import ExactContinuation
 from cua_lab.serving.dialects import (
     REQUEST_FLAGS,
     ChoiceTokens,
@@ -43,13 +45,15 @@ class ShimTransport(httpx.AsyncBaseTransport):
         seed: int | None = None,
         vocab_size: int | None = None,
         stop_ids: frozenset[int] = frozenset(),
+        exact: ExactContinuation | None = None,
     ) -> None:
         """Wrap `inner`, which is closed together with this transport.
 
         `seed` is the episode's: each turn samples with a seed derived from it and the number of
         turns so far, so a retried request draws the same tokens. `vocab_size` refuses ids beyond
         the tokenizer's range. `stop_ids` tell an answer that ended exactly at the token limit from
-        one that was cut there.
+        one that was cut there. With `exact`, turns after the first send the ids on record instead
+        of the history's text (see `continuation`).
         """
         self.turns: list[Turn] = []
         """Every model call so far, as the server returned it."""
@@ -59,6 +63,8 @@ class ShimTransport(httpx.AsyncBaseTransport):
         self._seed = seed
         self._vocab_size = vocab_size
         self._stop_ids = stop_ids
+        self._exact = exact
+        self._history: list[dict[str, Any]] = []  # messages that the last turn answered
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request; see the class."""
@@ -72,12 +78,10 @@ class ShimTransport(httpx.AsyncBaseTransport):
                 "a stream was asked for together with token ids, and sglang refuses that;"
                 " set stream=False to train on this episode"
             )
-        sent = self._outgoing(asked)
-        response = await self._inner.handle_async_request(self._rebuilt(request, sent))
-        if response.status_code != 200:
+        response, body = await self._answer(request, self._outgoing(asked))
+        if body is None:
             return response
-        body = await _read_answer(response)
-        limit = sent.get("max_completion_tokens", sent.get("max_tokens"))
+        limit = asked.get("max_completion_tokens", asked.get("max_tokens"))
         choices = [
             read_choice(body, index, max_tokens=limit, stop_ids=self._stop_ids)
             for index in range(max(1, len(body.get("choices") or [])))
@@ -85,11 +89,29 @@ class ShimTransport(httpx.AsyncBaseTransport):
         for tokens in choices:
             self._check_range(tokens)
         self.turns.append(choices[0].turn())  # HUD goes on from the first choice
+        self._history = asked["messages"]
         return _rewritten(response, body, choices)
 
     async def aclose(self) -> None:
         """Close the wrapped transport."""
         await self._inner.aclose()
+
+    async def _answer(
+        self, request: httpx.Request, sent: dict[str, Any]
+    ) -> tuple[httpx.Response, dict[str, Any] | None]:
+        """The response, and the chat completion in it unless it is an error."""
+        exact = self._exact if self.turns else None
+        url, body = request.url, sent
+        if exact is not None:
+            last = self.turns[-1]
+            body = exact.request(sent, self._history, last)
+            root = url.path.removesuffix("/chat/completions").removesuffix("/v1")
+            url = url.copy_with(path=root + GENERATE_PATH)
+        response = await self._inner.handle_async_request(self._rebuilt(request, url, body))
+        if response.status_code != 200:
+            return response, None
+        answer = await _read_answer(response)
+        return response, answer if exact is None else exact.chat_answer(answer, sent, last)
 
     def _outgoing(self, asked: dict[str, Any]) -> dict[str, Any]:
         """The body the server gets."""
@@ -100,13 +122,15 @@ class ShimTransport(httpx.AsyncBaseTransport):
             body["seed"] = derive_seed(self._seed, "turn", len(self.turns))
         return body
 
-    def _rebuilt(self, request: httpx.Request, body: dict[str, Any]) -> httpx.Request:
+    def _rebuilt(
+        self, request: httpx.Request, url: httpx.URL, body: dict[str, Any]
+    ) -> httpx.Request:
         headers = _without_body_headers(request.headers)
         if self._slot is not None:
             headers[SLOT_HEADER] = str(self._slot)
         return httpx.Request(
             request.method,
-            request.url,
+            url,
             headers=headers,
             content=json.dumps(body, ensure_ascii=False).encode(),
             extensions=request.extensions,  # httpx carries the client's timeout here
