@@ -148,6 +148,8 @@ class AgentSettings:
     """Answers that end the episode instead of being answered with an error."""
     after_rewrite: Literal["truncate", "split"] = "truncate"
     """When a prompt rewrites history: drop what follows, or start a second sequence."""
+    exact_continuation: bool = False
+    """Send the ids on record instead of rendering history again: no divergence can occur."""
     timeout_s: Annotated[float, Range(1)] = 120.0
     """Of one episode; one that takes longer failed."""
 

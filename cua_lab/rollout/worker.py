@@ -16,6 +16,7 @@ import httpx
 from cua_lab.rollout.ablation import OtherScreens, Screens
 from cua_lab.rollout.episode import Episode, play, play_slots
 from cua_lab.rollout.scripted import Player, ScriptedTransport
+from cua_lab.serving.continuation import ExactContinuation, continuation_of
 from cua_lab.serving.shim import ShimTransport
 
 if TYPE_CHECKING:
@@ -50,12 +51,16 @@ class Worker:
     """Of one episode, grading included."""
     on_episode: Callable[[Episode], None] | None = None
     """Called as each episode ends: for a progress bar."""
+    exact: bool = False
+    """Whether later turns send the ids on record (see `serving.continuation`)."""
     _app: Any = field(init=False, repr=False)
+    _continuation: ExactContinuation | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         from cua_lab.serving.server import create_app
 
         self._app = create_app(self.engine)
+        self._continuation = continuation_of(self.engine.policy) if self.exact else None
 
     async def play(
         self, plans: Sequence[Plan], *, screens: Callable[[Plan], Screens] | None = None
@@ -72,6 +77,7 @@ class Worker:
                     seed=plan.seed,
                     vocab_size=self.engine.policy.vocab_size,
                     stop_ids=frozenset(self.engine.policy.stop_ids),
+                    exact=self._continuation,
                 )
                 transport = OtherScreens(shim, screens(plan)) if screens else shim
                 return await self._one(plan, transport, lambda: tuple(shim.turns))

@@ -72,6 +72,7 @@ class StageRun:
             setup.runtime,
             concurrency=setup.recipe.run.concurrency,
             timeout_s=setup.stage.agent.timeout_s,
+            exact=setup.stage.agent.exact_continuation,
         )
         codec = codec_from_tokenizer(policy.tokenizer)
         return cls(setup, folder, progress, policy, engine, worker, codec)

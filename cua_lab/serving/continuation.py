@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cua_lab.errors import LabError
-from cua_lab.rollout.codec import TokenCodec
+from cua_lab.rollout.codec import TokenCodec, codec_from_tokenizer
 from cua_lab.rollout.turn import Turn
 from cua_lab.serving.dialects import MissingTokenIds
 from cua_lab.serving.toolcalls import parse_tool_calls
@@ -171,6 +171,12 @@ class ExactContinuation:
                 "prompt_tokens_details": {"cached_tokens": meta.get("cached_tokens", 0)},
             },
         }
+
+
+def continuation_of(policy: Any) -> ExactContinuation:
+    """For a `cua_lab.policy.policy.Policy`."""
+    codec = codec_from_tokenizer(policy.tokenizer)
+    return ExactContinuation(TemplateRenderer(policy.tokenizer), codec, policy.vocab_size)
 
 
 def one_pad_per_image(ids: Sequence[int], pad: int | None) -> list[int]:

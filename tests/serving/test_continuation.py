@@ -11,13 +11,13 @@ from openai import AsyncOpenAI
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import Policy
 from cua_lab.policy.template import image_part
-from cua_lab.rollout.codec import codec_from_tokenizer
 from cua_lab.rollout.stitch import stitch
 from cua_lab.rollout.turn import Turn
 from cua_lab.rollout.vision import episode_images
 from cua_lab.serving.continuation import (
     ExactContinuation,
     TemplateRenderer,
+    continuation_of,
     one_pad_per_image,
     sampling_params,
 )
@@ -42,8 +42,7 @@ SEEN = {
 
 @pytest.fixture(scope="module")
 def exact(tiny: Policy) -> ExactContinuation:
-    codec = codec_from_tokenizer(tiny.tokenizer)
-    return ExactContinuation(TemplateRenderer(tiny.tokenizer), codec, tiny.vocab_size)
+    return continuation_of(tiny)
 
 
 def first_turn(exact: ExactContinuation, said: str = "I click.<|im_end|>") -> Turn:
