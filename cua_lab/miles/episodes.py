@@ -1,0 +1,273 @@
+"""One HUD episode against Miles' router, from its task row to the lab's samples.
+
+    Miles' sample (metadata.hud_task) ──▶ HUD episode ──▶ turns, screenshots ──▶ our samples
+
+A `Player` is made once a process: it holds what all episodes share, the HUD runtime, the gate in
+front of the sandboxes, the tokenizer's table and the image processor. Invariant: an episode that
+cannot be trained on becomes one write-off that says why; a fault of the set-up raises.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from cua_lab.errors import LabError
+from cua_lab.miles.recipe import MilesRecipe, from_args
+from cua_lab.rollout.runtimes import DAYTONA_KEY, make_runtime
+
+if TYPE_CHECKING:
+    from cua_lab.agent import LabAgentConfig
+    from cua_lab.policy.vision import Vision
+    from cua_lab.rollout.codec import TableCodec
+    from cua_lab.rollout.episode import Episode
+    from cua_lab.rollout.sample import Sample
+
+logger = logging.getLogger("cua_lab.miles")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What Miles wants played."""
+
+    hud_task: Mapping[str, Any]
+    """The task row: env, id, args, slug."""
+    group: str
+    episode: str
+    sampling: Mapping[str, Any]
+    """Miles' sampling parameters."""
+    seed: int | None
+    """Of the sampling, where the server honours one."""
+
+
+@dataclass(slots=True, eq=False)
+class Player:
+    """Plays episodes for one process."""
+
+    recipe: MilesRecipe
+    base_url: str
+    model: str
+    runtime: Any
+    tokenizer: Any
+    vision: "Vision"
+    codec: "TableCodec"
+    failures: int = 0
+    """In a row."""
+    _gates: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = field(
+        default_factory=WeakKeyDictionary
+    )
+
+    @classmethod
+    def open(cls, args: Any) -> "Player":
+        """From Miles' args."""
+        from cua_lab.policy.policy import load_vision
+        from cua_lab.policy.tokenizer import load_tokenizer
+        from cua_lab.rollout.codec import codec_from_tokenizer
+
+        recipe = from_args(args)
+        runtime = recipe.runtime
+        tokenizer = load_tokenizer(args.hf_checkpoint)
+        return cls(
+            recipe=recipe,
+            base_url=f"http://{args.sglang_router_ip}:{args.sglang_router_port}/v1/",
+            model=str(args.hf_checkpoint),
+            runtime=make_runtime(
+                runtime.kind, recipe.tasks.package, name=runtime.name, key_file=runtime.key_file
+            ),
+            tokenizer=tokenizer,
+            vision=load_vision(args.hf_checkpoint),
+            codec=codec_from_tokenizer(tokenizer),
+        )
+
+    @property
+    def gate(self) -> asyncio.Semaphore:
+        """One for the process; Miles runs all episodes in one event loop."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._gates:
+            self._gates[loop] = asyncio.Semaphore(self.recipe.runtime.max_sandboxes)
+        return self._gates[loop]
+
+    async def samples(self, ask: Ask) -> "list[Sample]":
+        """Play and convert; one log line."""
+        async with self.gate:
+            episode = await self._play(ask)
+        made = self._convert(episode)
+        self._log(episode, made)
+        self._count(made[0])
+        return made
+
+    async def _play(self, ask: Ask) -> "Episode":
+        import httpx
+
+        from cua_lab.rollout.episode import play
+        from cua_lab.serving.shim import ShimTransport
+
+        shim = ShimTransport(
+            httpx.AsyncHTTPTransport(trust_env=False),
+            dialect="sglang",
+            seed=ask.seed,
+            stop_ids=self._stop_ids(),
+        )
+        episode = await play(
+            _task(ask),
+            self._config(ask),
+            shim,
+            runtime=self.runtime,
+            id=ask.episode,
+            group=ask.group,
+            timeout_s=self.recipe.agent.timeout_s,
+            turns=lambda: tuple(shim.turns),
+            base_url=self.base_url,
+        )
+        return replace(episode, error=episode.error and redacted(episode.error))
+
+    def _stop_ids(self) -> frozenset[int]:
+        return frozenset({self.tokenizer.convert_tokens_to_ids("<|im_end|>")})
+
+    def _config(self, ask: Ask) -> "LabAgentConfig":
+        from cua_lab.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
+
+        agent = self.recipe.agent
+        longest = ask.sampling.get("max_new_tokens") or agent.max_tokens
+        top_k = ask.sampling.get("top_k", -1)
+        return LabAgentConfig(
+            model=self.model,
+            system_prompt=SHORT_SYSTEM_PROMPT if agent.short_prompt else SYSTEM_PROMPT,
+            tool=self.recipe.tool.config(),
+            first_screenshot=agent.first_screenshot,
+            max_steps=agent.max_turns,
+            stop_on=set(agent.stop_on),
+            completion_kwargs={
+                "max_tokens": min(agent.max_tokens, longest),
+                "temperature": ask.sampling.get("temperature", agent.temperature),
+                "top_p": ask.sampling.get("top_p", 1.0),
+                "extra_body": {"return_token_ids": True} | ({"top_k": top_k} if top_k > 0 else {}),
+            },
+        )
+
+    def _convert(self, episode: "Episode") -> "list[Sample]":
+        """Every sequence that shows an image; otherwise the write-off."""
+        from cua_lab.rollout.sample import samples_of
+        from cua_lab.rollout.stitch import stitch
+        from cua_lab.rollout.vision import ImageMismatch, episode_images
+
+        limit = self.recipe.context.limit
+        reason = _unusable(episode, limit)
+        if reason or episode.reward is None:
+            return [self._write_off(episode, reason)]
+        sequences = stitch(
+            episode.turns,
+            self.codec,
+            after_rewrite=self.recipe.agent.after_rewrite,
+            max_tokens=limit,
+        )
+        # A sequence without an image would leave its rank out of the vision tower's collectives.
+        seen = [s for s in sequences if any(segment.role == "image" for segment in s.segments)]
+        if not seen:
+            return [self._write_off(episode, "no kept turn shows a screenshot")]
+        merge = self.vision.geometry.merge
+        try:
+            return samples_of(
+                seen,
+                episode_images(episode.screenshots, self.vision, merge=merge),
+                reward=episode.reward,
+                group=episode.group,
+                episode=episode.id,
+                status=episode.status,
+            )
+        except ImageMismatch as error:
+            return [self._write_off(episode, str(error))]
+
+    def _write_off(self, episode: "Episode", reason: str) -> "Sample":
+        from cua_lab.rollout.sample import failed_sample
+
+        return failed_sample(
+            group=episode.group,
+            episode=episode.id,
+            reason=reason,
+            codec=self.codec,
+            patchifier=self.vision,
+            merge=self.vision.geometry.merge,
+        )
+
+    def _log(self, episode: "Episode", made: "Sequence[Sample]") -> None:
+        if made[0].reward is None:
+            logger.warning(
+                "episode %s of %s failed after %d turns, %.1f s: %s",
+                *(episode.id, episode.task, len(episode.turns), episode.seconds, made[0].reason),
+            )
+            return
+        divergences = [d.kind for sample in made for d in sample.stitched.divergences]
+        logger.info(
+            "episode %s of %s: reward %.3f, %s, %d turns, %d tokens of which %d trained in %d"
+            " sequences, divergences %s, %.1f s",
+            episode.id,
+            episode.task,
+            made[0].reward,
+            made[0].status,
+            len(episode.turns),
+            sum(len(sample.stitched.tokens) for sample in made),
+            sum(sum(sample.stitched.loss_mask) for sample in made),
+            len(made),
+            {kind: divergences.count(kind) for kind in dict.fromkeys(divergences)},
+            episode.seconds,
+        )
+
+    def _count(self, first: "Sample") -> None:
+        """A fault of the machinery fails every episode; Miles would refill the batch for ever."""
+        self.failures = self.failures + 1 if first.reward is None else 0
+        limit = self.recipe.runtime.stop_after_failures
+        if self.failures >= limit:
+            raise LabError(
+                f"{self.failures} episodes in a row failed, the last one with: {first.reason};"
+                " this is the set-up, not the policy. Mend it and start again with"
+                " `cua-lab miles --mode smoke`"
+            )
+
+
+_player: Player | None = None
+_player_lock = threading.Lock()
+
+
+def player_of(args: Any) -> Player:
+    """The process's player; another recipe, router or model makes another one."""
+    global _player
+    with _player_lock:
+        if _player is None or not _serves(_player, args):
+            _player = Player.open(args)
+        return _player
+
+
+def _serves(player: Player, args: Any) -> bool:
+    url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/v1/"
+    same = (player.base_url, player.model) == (url, str(args.hf_checkpoint))
+    return same and player.recipe == from_args(args)
+
+
+def redacted(text: str) -> str:
+    """Without the Daytona key, should a provider have quoted it in an error."""
+    key = os.environ.get(DAYTONA_KEY)
+    return text.replace(key, "<the Daytona key>") if key else text
+
+
+def _task(ask: Ask) -> Any:
+    from cua_lab.tasks import to_hud_task
+
+    slug = str(ask.hud_task.get("slug"))
+    row = {"prompt": [{"role": "user", "content": slug}], "label": slug}
+    return to_hud_task({**row, "metadata": {"hud_task": dict(ask.hud_task)}})
+
+
+def _unusable(episode: "Episode", limit: int) -> str:
+    """Why nothing can be trained, "" where something can."""
+    if episode.reward is None:
+        return episode.error or "no reason given"
+    if not episode.turns:
+        return "the policy was never asked"
+    first = episode.turns[0]
+    length = len(first.prompt_ids) + len(first.output_ids)
+    return f"turn 0 has {length} tokens, more than {limit}" if length > limit else ""
