@@ -107,3 +107,18 @@ class Stitched:
     def weight_version_per_token(self) -> list[str | None]:
         """One entry per token; `None` for what was not sampled."""
         return [s.weight_version for s in self.segments for _ in range(s.end - s.start)]
+
+    @property
+    def displaced(self) -> tuple[tuple[int, int], ...]:
+        """Spans [start, end) of sampled ids that now follow adopted ones.
+
+        They carry loss, but they were sampled after the ids that a later prompt replaced: their
+        log-probabilities are of another context, and only approximate in this one.
+        """
+        adopted = [d for d in self.divergences if d.kind != "rewrite"]
+        return tuple(
+            (segment.start, segment.end)
+            for segment in self.segments
+            if segment.role == "policy"
+            and any(d.index < segment.start and segment.turn < d.seen_in for d in adopted)
+        )

@@ -32,6 +32,8 @@ class MicroBatch:
     """(B, T) bool: tokens that the policy sampled."""
     engine_logprobs: torch.Tensor
     """(B, T) float32, NaN where `where` is False."""
+    comparable: torch.Tensor
+    """(B, T) bool: those of `where` that stand in the context they were sampled in."""
 
 
 def plan(lengths: Sequence[int], *, budget: int) -> tuple[tuple[int, ...], ...]:
@@ -85,4 +87,8 @@ def _micro_batch(policy: Policy, samples: Sequence["Sample"], rows: tuple[int, .
         where[row, span] = np.asarray(sample.stitched.loss_mask, dtype=bool)
         logprobs[row, span] = sample.stitched.logprobs
     logprobs[~where] = np.nan
-    return MicroBatch(rows, batch, torch.from_numpy(where), torch.from_numpy(logprobs))
+    comparable = where.copy()
+    for row, sample in enumerate(chosen):
+        for start, end in sample.stitched.displaced:
+            comparable[row, start:end] = False
+    return MicroBatch(rows, batch, *map(torch.from_numpy, (where, logprobs, comparable)))

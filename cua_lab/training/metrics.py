@@ -106,7 +106,8 @@ def step_metrics(
     episodes = sum(stats.n for stats in graded)
     whole = merge_metrics([update.metrics for update in updates])
     first = updates[0].metrics if updates else None
-    gap = torch.cat(list(gaps)).double() if gaps else None
+    compared = torch.cat(list(gaps)).double() if gaps else torch.zeros(0)
+    gap = compared if len(compared) else None
     count = max(1, len(updates))
     return StepMetrics(
         step=step,

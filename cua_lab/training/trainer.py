@@ -62,7 +62,7 @@ class _Fixed:
     reference: Tensor | None
     """(B, T) of the reference policy."""
     gap: Tensor
-    """(N,) absolute differences between engine and trainer, one per policy token."""
+    """(N,) absolute differences between engine and trainer, one per comparable token."""
 
 
 class GRPOTrainer:
@@ -210,14 +210,14 @@ class GRPOTrainer:
     def _fix(self, micro: MicroBatch, scores: Scores, samples: Sequence["Sample"]) -> _Fixed:
         """Old and reference log-probabilities, once engine and trainer are seen to agree."""
         old = scores.logprobs.detach()
-        gap = (old - micro.engine_logprobs).abs()  # (B, T)
-        worst = float(gap[micro.where].max())
+        gap = torch.where(micro.comparable, (old - micro.engine_logprobs).abs(), 0.0)  # (B, T)
+        worst = float(gap.max())
         if not worst <= self.settings.logprob_gap_limit:
             raise LogprobMismatch(_explain_gap(micro, old, gap, worst, samples, self.settings))
         reference = None
         if self.reference is not None:
             reference = self._score_only(self.reference, micro).logprobs
-        return _Fixed(old, reference, gap[micro.where])
+        return _Fixed(old, reference, gap[micro.comparable])
 
 
 def advantages_of(samples: Sequence["Sample"], settings: GrpoSettings) -> Advantages:
@@ -244,8 +244,7 @@ def _explain_gap(
     samples: Sequence["Sample"],
     settings: GrpoSettings,
 ) -> str:
-    over = torch.where(micro.where, gap.nan_to_num(nan=math.inf), -1.0)
-    row, column = divmod(int(over.argmax()), over.shape[1])
+    row, column = divmod(int(gap.nan_to_num(nan=math.inf).argmax()), gap.shape[1])
     sample = samples[micro.rows[row]]
     return (
         f"engine and trainer disagree by {worst:.3g} (limit {settings.logprob_gap_limit:g}) on"

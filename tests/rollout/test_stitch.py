@@ -315,6 +315,21 @@ def test_two_calls_in_one_turn_resync_each():
     assert [d.index for d in stitched.divergences] == sorted(d.index for d in stitched.divergences)
 
 
+def test_ids_sampled_after_adopted_ones_are_known_to_stand_in_another_context():
+    """The engine scored them after what it emitted; the trainer scores them after the rendering."""
+    emitted = encode("Click it.\n\n<tool_call>go</tool_call><|im_end|>")
+    rendered = encode("Click it.\n<tool_call>go</tool_call><|im_end|>")
+    stitched = only(rerendered(emitted, rendered))
+    (start, end), *later = stitched.displaced
+    assert stitched.tokens[start:end] == emitted[3:], "all that follows the adopted newline"
+    assert not later, "the next turn was sampled after the rendering itself"
+
+
+def test_nothing_is_displaced_where_every_prompt_extends_the_last():
+    output = encode("Click it.<|im_end|>")
+    assert only(rerendered(output, output)).displaced == ()
+
+
 def test_an_empty_output_is_a_turn_without_sampled_tokens():
     stitched = only(rerendered((), (IM_END,)))
     assert stitched.ledger.sampled == len(encode("Done.<|im_end|>"))

@@ -49,9 +49,8 @@ def demonstrator(
             )
         if template == "2048-score":
             task = "Play 2048 with the arrow keys. Get a high score."
-            return GamePlayer(
-                scene, task, turns=turns, max_keys=max_keys, seed=seed, **size, **options
-            )
+            limits = {"max_keys": max_keys} | dict(options)
+            return GamePlayer(scene, task, turns=turns, seed=seed, **size, **limits)
     except TypeError as error:
         raise LabError(f"sft.player for {template}: {error}; see cua_lab.training.demos") from error
     raise LabError(
