@@ -24,7 +24,7 @@ const SCALES = {
   entropy: { kind: "seq", key: (v) => v, bins: [
     [0.05, "< 0.05 nat"], [0.25, "0.05–0.25"], [0.7, "0.25–0.7"], [1.4, "0.7–1.4"], [2.3, "1.4–2.3"], [Infinity, "> 2.3"]] },
   ratio: { kind: "div", key: (v) => v, bins: [
-    [0.8, "< 0.8 clipped"], [0.98, "0.8–0.98"], [1.02, "about 1"], [1.28, "1.02–1.28"], [Infinity, "> 1.28 clipped"]] },
+    [0.8, "< 0.8, outside the clip"], [0.98, "0.8–0.98"], [1.02, "about 1"], [1.28, "1.02–1.28"], [Infinity, "> 1.28, outside the clip"]] },
   advantage: { kind: "div", key: (v) => v, bins: [
     [-1, "< −1"], [-0.05, "−1 to −0.05"], [0.05, "about 0"], [1, "0.05 to 1"], [Infinity, "> 1"]] },
 };
@@ -474,10 +474,8 @@ class Pane {
     const turn = started ? this.turn - 1 : this.member.firstTurn;
     const segment = this.member.imageOfTurn(turn);
     const image = segment === null ? null : this.member.images[segment];
-    if (!image) {
-      this.stage.replaceChildren(el("p", "cl-note", segment === null ? "No screenshot in this episode." : "Screenshots were not given."));
-      return;
-    }
+    this.stage.hidden = !image;
+    if (!image) return;
     // At the first position the policy has not acted yet: the same screen without the mark.
     const seen = started ? image : { ...image, point: null, keys: [], label: "" };
     const words = el("div");
