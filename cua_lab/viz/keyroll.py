@@ -18,6 +18,10 @@ Bar = tuple[int, int, int]
 """(keysym, index of its down event, index of its up event)"""
 
 
+PAGES = {0xFF55: "Page_Up", 0xFF56: "Page_Down"}
+"""X11 lists these first as Prior and Next, which nobody reads."""
+
+
 def bars_of(events: Sequence["KeyEvent"]) -> list[Bar]:
     """Each press with where it began and ended; one that never ended lasts to the last event."""
     held: dict[int, int] = {}
@@ -68,5 +72,7 @@ def key_name(keysym: int) -> str:
 
     if 0x21 <= keysym <= 0x7E:
         return chr(keysym)
+    if keysym in PAGES:
+        return PAGES[keysym]
     names = {value: name for name, value, _ in reversed(keysymdef)}
     return names.get(keysym, f"U+{keysym & 0xFFFFFF:04X}").replace("_L", "")

@@ -86,7 +86,8 @@ class LiveScreen(anywidget.AnyWidget):
         static: dict[str, Any] = {"text/plain": repr(self)}
         if self._png is not None:
             static["image/png"] = base64.b64encode(self._png).decode("ascii")
-            metadata = {**metadata, "image/png": {"width": 2 * self.size[0]}}
+            shown = self.size[0] * max(1, round(340 / self.size[0]))  # as live.js has it
+            metadata = {**metadata, "image/png": {"width": shown}}
         return {**data, **static}, metadata
 
 

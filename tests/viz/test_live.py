@@ -38,6 +38,6 @@ def test_its_static_copy_is_a_picture_and_one_line_without_addresses() -> None:
             await bench.close()
         assert data["text/plain"] == 'LiveScreen(128x128, {"action": "screenshot"} -> a screenshot)'
         assert data["image/png"].startswith("iVBOR")
-        assert metadata["image/png"] == {"width": 256}
+        assert metadata["image/png"] == {"width": 384}
 
     asyncio.run(drive())
