@@ -17,7 +17,6 @@ from cua_lab.viz import page
 from cua_lab.viz.curves import PANELS, Panel, series
 from cua_lab.viz.report_parts import (
     MISSING,
-    count,
     figure,
     ledger,
     nested,
@@ -72,7 +71,7 @@ def _head(run: Run) -> str:
     total, machine = summary.seconds.get("total"), summary.machine
     facts = [
         f"Recipe <b>{escape(summary.recipe or run.path.name)}</b>",
-        f"seed {count(summary.seed)}",
+        "" if summary.seed is None else f"seed {summary.seed}",
         f"{number(total, 's', 0)} in all" if total is not None else "",
         escape(f"{machine['cores']} cores of {machine.get('cpu', 'a machine')}")
         if "cores" in machine
@@ -87,13 +86,16 @@ def _head(run: Run) -> str:
     )
 
 
+def _by_success(task: str) -> bool:
+    """Clicks are judged by whether they hit; other tasks by their reward."""
+    return task.startswith("targets")
+
+
 def _card(task: str, result: TaskSummary) -> str:
-    pairs = [
-        ("inside the target" if task.startswith("targets") else "success",
-         result.success_before, result.success_after),
-        ("reward", result.reward_before, result.reward_after),
-    ]  # fmt: skip
-    what, before, after = next((p for p in pairs if p[2] is not None), pairs[1])
+    if _by_success(task):
+        what, before, after = "inside the target", result.success_before, result.success_after
+    else:
+        what, before, after = "reward", result.reward_before, result.reward_after
     if after is None:
         big = MISSING
     else:
@@ -113,7 +115,7 @@ def _task(run: Run, task: str) -> str:
         f"<h2>{escape(task)}</h2>{learnt}"
         f"<h3>Before and after GRPO</h3>{_before_after(result)}"
         f"<h3>Learning curves</h3>{_charts(run, panels, [task])}"
-        f"<h3>Does it look? The trained policy with its eyes covered</h3>{_ablations(result)}"
+        f"<h3>Does it look? The trained policy with its eyes covered</h3>{_ablations(task, result)}"
         f"{_directions(result)}"
         f"<h3>Film strips</h3>{strips(run, task)}"
     )
@@ -136,8 +138,8 @@ def _before_after(result: TaskSummary) -> str:
     return table(["", "after the warm-up", "after GRPO"], rows) + note
 
 
-def _ablations(result: TaskSummary) -> str:
-    use_success = bool(result.ablations_success)
+def _ablations(task: str, result: TaskSummary) -> str:
+    use_success = _by_success(task) and bool(result.ablations_success)
     covered = result.ablations_success if use_success else result.ablations
     trained = result.success_after if use_success else result.reward_after
     before = result.success_before if use_success else result.reward_before

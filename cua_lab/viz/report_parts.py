@@ -33,10 +33,6 @@ def number(value: float | None, unit: str = "", digits: int = 1, *, exponent: bo
     return f"{text} {unit}".strip()
 
 
-def count(value: int | None) -> str:
-    return MISSING if value is None else f"{value:,}"
-
-
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table whose first column names the row."""
     heads = "".join(f'<th{_right(i)} scope="col">{cell}</th>' for i, cell in enumerate(head))

@@ -117,7 +117,7 @@ def _grid(frame: _Frame, x_label: str) -> Iterator[str]:
         yield f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>'
         yield f'<text class="end" x="{LEFT - 6}" y="{y + 4:.1f}">{value:g}</text>'
     for value in ticks(frame.x0, max(frame.x1, frame.x0 + 1)):
-        if value <= frame.x1:
+        if value <= frame.x1 and value == int(value):  # steps are whole
             x, y = frame.x(value), HEIGHT - BOTTOM + 15
             yield f'<text class="middle" x="{x:.1f}" y="{y}">{value:g}</text>'
     base = HEIGHT - BOTTOM

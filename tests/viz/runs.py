@@ -201,8 +201,8 @@ def _summary() -> dict:
             GAME: {
                 "reward_before": _e(0.045, 0.004),
                 "reward_after": _e(0.33, 0.011),
-                "success_before": None,
-                "success_after": None,
+                "success_before": _e(0.0, 0.0),
+                "success_after": _e(0.01, 0.006),
                 "valid_tool_calls_before": 0.98,
                 "valid_tool_calls_after": 0.95,
                 "keys_per_turn_before": 3.4,

@@ -47,6 +47,17 @@ def test_every_figure_of_the_summary_is_on_the_page(html):
         assert figure in html, figure
 
 
+def test_clicks_are_judged_by_hits_and_2048_by_its_reward(html):
+    """A score task may have a yes or no as well: it says little while nobody reaches it."""
+    cards = re.findall(r'class="big">([\d.]+ → [\d.]+) <small>(.*?)</small>', html)
+    assert cards == [("0.53 → 0.84", "inside the target"), ("0.04 → 0.33", "reward")]
+
+
+def test_steps_on_the_axis_are_whole():
+    svg = line_chart([Line("a", [1, 2, 3], [0, 1, 2])], label="a", x_label="step")
+    assert re.findall(r'class="middle"[^>]*>([\d.]+)<', svg) == ["1", "2", "3"]
+
+
 def test_the_account_of_tokens_is_shown_to_close(html):
     assert "trained + masked + resynced + dropped = sampled" in html
 
@@ -92,7 +103,7 @@ def test_a_summary_with_bare_numbers_and_nulls_is_read(folder):
     summary = read_run(folder).summary
     assert summary.tasks[CLICK].valid_tool_calls_after.mean == 0.99
     assert summary.tasks[CLICK].keys_per_turn_after is None
-    assert summary.tasks[GAME].success_after is None
+    assert summary.tasks[GAME].keys_per_turn_after.mean == 15.8
 
 
 def test_a_folder_without_a_run_is_refused_with_what_to_give(tmp_path):
