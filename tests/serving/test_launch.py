@@ -49,6 +49,8 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineKind:
         module="fake_engine",
         fixed=(),
         environment=(("PYTHONPATH", str(tmp_path)),),
+        mend="",
+        dispensable=(),
     )
     folder = tmp_path / "engines" / "fake"
     (folder / "bin").mkdir(parents=True)
