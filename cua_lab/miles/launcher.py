@@ -1,0 +1,234 @@
+"""From a recipe to the command that a Miles user would have typed.
+
+    MilesRecipe + mode ──miles_flags──▶ flags ──command_of──▶ ray job submit ... -- python3 train.py
+
+Modes: `normal` trains; `rollout-only` plays the same batches and trains nothing; `smoke` plays two
+episodes, which is enough for the faults that every episode has, and not for reward spread, weight
+sync or stability. Invariant: flags and Ray's runtime environment are made of the recipe's values
+alone; no environment variable of the caller is passed on but those named in FORWARDED.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from cua_lab.errors import LabError
+from cua_lab.miles.recipe import MilesRecipe, dump_miles_recipe
+
+Mode = Literal["normal", "rollout-only", "smoke"]
+MODES: tuple[str, ...] = get_args(Mode)
+FORWARDED = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG", "MASTER_ADDR")
+"""Network settings that workers on other nodes need; none can hold a secret."""
+SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
+"""Variables that are kept from the processes started here."""
+RESOLVED = "miles-recipe.yaml"
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What is run, in order."""
+
+    ray: tuple[str, ...]
+    """Starts Ray on this node; not run where RAY_ADDRESS names a cluster."""
+    flags: tuple[tuple[str, ...], ...]
+    """Miles' flags, each with its values."""
+    runtime_env: Mapping[str, Mapping[str, str]]
+    """Ray records it in clear text with the job."""
+    train: str
+    """Miles' train.py."""
+
+    @property
+    def submit(self) -> tuple[str, ...]:
+        words = [word for flag in self.flags for word in flag]
+        address = () if "RAY_ADDRESS" in os.environ else ("--address=http://127.0.0.1:8265",)
+        env = json.dumps(self.runtime_env)
+        head = ("ray", "job", "submit", *address, f"--runtime-env-json={env}")
+        return (*head, "--", "python3", self.train, *words)
+
+    def shown(self) -> str:
+        """For a shell, a flag a line."""
+        words = sum(len(flag) for flag in self.flags)
+        head = shlex.join(self.submit[:-words])
+        lines = [head, *(shlex.join(flag) for flag in self.flags)]
+        return f"{shlex.join(self.ray)}\n" + " \\\n  ".join(lines)
+
+
+def for_mode(recipe: MilesRecipe, mode: Mode) -> MilesRecipe:
+    """The recipe with the sizes of the mode."""
+    if mode not in MODES:
+        raise LabError(f"mode is {mode!r}; choose one of {', '.join(MODES)}")
+    if mode != "smoke":
+        return recipe
+    return replace(recipe, train=replace(recipe.train, rollouts=1, prompts=1, samples=2))
+
+
+def command_of(recipe: MilesRecipe, mode: Mode) -> Command:
+    """The whole command; the recipe's paths must be set."""
+    cluster = recipe.cluster
+    sources = [str(REPOSITORY), cluster.miles, *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = {
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": os.pathsep.join(sources),
+        "no_proxy": "127.0.0.1,localhost",
+        **{name: os.environ[name] for name in FORWARDED if name in os.environ},
+    }
+    return Command(
+        ray=("ray", "start", "--head", f"--num-gpus={cluster.gpus}", "--disable-usage-stats"),
+        flags=miles_flags(for_mode(recipe, mode), mode),
+        runtime_env={"env_vars": env},
+        train=f"{cluster.miles}/train.py",
+    )
+
+
+def miles_flags(recipe: MilesRecipe, mode: Mode) -> tuple[tuple[str, ...], ...]:
+    """Miles' flags in the order of its own examples."""
+    groups = (
+        _model_and_data(recipe),
+        _rollout(recipe),
+        _plug_in(recipe),
+        _optimizer(recipe),
+        _grpo(recipe),
+        _trainer(recipe),
+        _server(recipe),
+        _cluster(recipe, debug=mode != "normal"),
+    )
+    return tuple(tuple(map(str, flag)) for group in groups for flag in group)
+
+
+Flags = list[tuple[object, ...]]
+
+
+def _model_and_data(recipe: MilesRecipe) -> Flags:
+    return [
+        ("--hf-checkpoint", recipe.model.path),
+        ("--prompt-data", recipe.tasks.data),
+        ("--input-key", "prompt"),
+        ("--label-key", "label"),
+        ("--metadata-key", "metadata"),
+        ("--apply-chat-template",),
+        ("--rollout-shuffle",),
+    ]
+
+
+def _rollout(recipe: MilesRecipe) -> Flags:
+    train, context = recipe.train, recipe.context
+    return [
+        ("--num-rollout", train.rollouts),
+        ("--rollout-batch-size", train.prompts),
+        ("--n-samples-per-prompt", train.samples),
+        ("--global-batch-size", train.episodes),
+        ("--rollout-max-response-len", context.response),
+        ("--rollout-max-context-len", context.limit),
+        ("--rollout-temperature", recipe.agent.temperature),
+    ]
+
+
+def _plug_in(recipe: MilesRecipe) -> Flags:
+    return [
+        ("--custom-generate-function-path", "cua_lab.miles.generate.generate"),
+        ("--custom-rm-path", "cua_lab.miles.reward.reward_func"),
+        ("--custom-reward-post-process-path", "cua_lab.miles.reward.post_process_rewards"),
+        ("--custom-config-path", Path(recipe.cluster.output) / RESOLVED),
+    ]
+
+
+def _optimizer(recipe: MilesRecipe) -> Flags:
+    train = recipe.train
+    return [
+        ("--optimizer", "adam"),
+        ("--lr", train.lr),
+        ("--lr-decay-style", "constant"),
+        ("--weight-decay", train.weight_decay),
+        ("--adam-beta1", train.beta1),
+        ("--adam-beta2", train.beta2),
+    ]
+
+
+def _grpo(recipe: MilesRecipe) -> Flags:
+    train = recipe.train
+    flags: Flags = [
+        ("--advantage-estimator", "grpo"),
+        ("--kl-loss-coef", train.kl_coef),
+        ("--kl-loss-type", "low_var_kl"),
+        ("--kl-coef", 0.0),
+        ("--entropy-coef", 0.0),
+        ("--eps-clip", train.clip_low),
+        ("--eps-clip-high", train.clip_high),
+    ]
+    if train.kl_coef > 0:
+        flags.append(("--use-kl-loss",))
+    if train.scale == "none":
+        flags.append(("--disable-grpo-std-normalization",))
+    if train.normalise == "token":
+        flags.append(("--calculate-per-token-loss",))
+    return flags
+
+
+def _trainer(recipe: MilesRecipe) -> Flags:
+    return [
+        ("--train-backend", "fsdp"),
+        ("--gradient-checkpointing",),
+        ("--attn-implementation", recipe.model.attention),
+        ("--update-weight-buffer-size", 512 * 2**20),
+        ("--distributed-timeout-minutes", recipe.cluster.timeout_minutes),
+    ]
+
+
+def _server(recipe: MilesRecipe) -> Flags:
+    server = recipe.server
+    return [
+        ("--rollout-num-gpus-per-engine", server.gpus_per_engine),
+        ("--sglang-mem-fraction-static", server.memory_share),
+        ("--sglang-attention-backend", server.attention),
+        ("--sglang-tool-call-parser", recipe.model.tool_call_parser),
+        ("--sglang-enable-metrics",),
+    ]
+
+
+def _cluster(recipe: MilesRecipe, *, debug: bool) -> Flags:
+    cluster = recipe.cluster
+    flags: Flags = [
+        ("--actor-num-nodes", cluster.nodes),
+        ("--actor-num-gpus-per-node", cluster.gpus),
+        ("--colocate",),
+        ("--save", Path(cluster.output) / "checkpoints"),
+        ("--save-interval", cluster.save_every),
+        ("--dump-details", Path(cluster.output) / "dump"),
+        ("--use-miles-dashboard",),
+        ("--log-multi-turn",),
+    ]
+    return [*flags, ("--debug-rollout-only",)] if debug else flags
+
+
+def write_resolved(recipe: MilesRecipe, mode: Mode) -> Path:
+    """The recipe as Miles will read it, for the plug-in and for the record."""
+    folder = Path(recipe.cluster.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / RESOLVED
+    path.write_text(dump_miles_recipe(for_mode(recipe, mode)), encoding="utf-8")
+    return path
+
+
+def launch(command: Command) -> int:
+    """Run it; returns the exit status. Variables that may hold secrets stay behind."""
+    env = clean_environment(os.environ)
+    if "RAY_ADDRESS" not in env:
+        status = subprocess.run(command.ray, env=env).returncode
+        if status:
+            raise LabError(
+                f"`{shlex.join(command.ray)}` ended with status {status}: end an old Ray with `ray"
+                " stop`, or set RAY_ADDRESS to a running cluster"
+            )
+    return subprocess.run(command.submit, env=env).returncode
+
+
+def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without the variables that name a secret: Ray's processes inherit what starts them."""
+    return {name: v for name, v in environment.items() if not SECRET_NAME.search(name)}

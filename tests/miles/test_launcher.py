@@ -1,0 +1,195 @@
+"""The command, and that no secret is ever in it, in Ray's environment, in logs or in dumps."""
+
+import asyncio
+import json
+import logging
+import pickle
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cua_lab.cli import app, commands  # noqa: F401  (registers the commands)
+from cua_lab.errors import LabError
+from cua_lab.miles import episodes
+from cua_lab.miles.generate import generate
+from cua_lab.miles.launcher import (
+    REPOSITORY,
+    clean_environment,
+    command_of,
+    for_mode,
+    launch,
+    miles_flags,
+    write_resolved,
+)
+from cua_lab.miles.recipe import MilesRecipe, load_miles_recipe
+from cua_lab.rollout.runtimes import load_key
+from tests.miles.standin import StandIn
+
+SECRET = "dtn_planted-5f0c2e77-not-a-real-key"
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    path = tmp_path / "api_key"
+    path.write_text(f"{SECRET}\n")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, key_file: Path) -> MilesRecipe:
+    return load_miles_recipe(
+        overrides=[
+            "model.path=/models/qwen",
+            "tasks.data=/data/rows.jsonl",
+            f"cluster.output={tmp_path}/out",
+            f"runtime.key_file={key_file}",
+        ]
+    )
+
+
+def flags_of(recipe: MilesRecipe, mode: Any) -> dict[str, str]:
+    return {flag[0]: " ".join(flag[1:]) for flag in command_of(recipe, mode).flags}
+
+
+def test_a_miles_user_recognises_the_command(recipe: MilesRecipe) -> None:
+    flags = flags_of(recipe, "normal")
+    expected = {
+        "--hf-checkpoint": "/models/qwen",
+        "--prompt-data": "/data/rows.jsonl",
+        "--metadata-key": "metadata",
+        "--custom-generate-function-path": "cua_lab.miles.generate.generate",
+        "--custom-rm-path": "cua_lab.miles.reward.reward_func",
+        "--custom-reward-post-process-path": "cua_lab.miles.reward.post_process_rewards",
+        "--rollout-batch-size": "4",
+        "--n-samples-per-prompt": "8",
+        "--global-batch-size": "32",
+        "--eps-clip": "0.2",
+        "--eps-clip-high": "0.28",
+        "--kl-loss-coef": "0.0",
+        "--lr": "1e-06",
+        "--sglang-tool-call-parser": "qwen25",
+        "--distributed-timeout-minutes": "60",
+        "--colocate": "",
+        "--calculate-per-token-loss": "",
+    }
+    assert expected.items() <= flags.items()
+    assert "--debug-rollout-only" not in flags
+    assert "--partial-rollout" not in flags
+
+
+def test_the_functions_that_the_flags_name_exist(recipe: MilesRecipe) -> None:
+    import importlib
+
+    for name, value in flags_of(recipe, "normal").items():
+        if name.startswith("--custom-") and value.startswith("cua_lab."):
+            module, _, function = value.rpartition(".")
+            assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_modes_differ_in_size_and_in_whether_they_train(recipe: MilesRecipe) -> None:
+    smoke, only = flags_of(recipe, "smoke"), flags_of(recipe, "rollout-only")
+    assert [smoke[f] for f in ("--num-rollout", "--rollout-batch-size")] == ["1", "1"]
+    assert [smoke[f] for f in ("--n-samples-per-prompt", "--global-batch-size")] == ["2", "2"]
+    assert {"--debug-rollout-only"} == set(only) - set(flags_of(recipe, "normal"))
+    assert "--debug-rollout-only" in smoke
+    with pytest.raises(LabError, match="choose one of normal, rollout-only, smoke"):
+        for_mode(recipe, "fast")  # type: ignore[arg-type]
+
+
+def test_flags_that_only_some_recipes_need(recipe: MilesRecipe) -> None:
+    changed = load_miles_recipe(
+        overrides=["train.kl_coef=0.01", "train.scale=none", "train.normalise=sequence"]
+    )
+    flags = {flag[0] for flag in miles_flags(changed, "normal")}
+    assert {"--use-kl-loss", "--disable-grpo-std-normalization"} <= flags
+    assert "--calculate-per-token-loss" not in flags
+
+
+def test_the_shell_reads_the_printed_command_as_it_is_run(recipe: MilesRecipe) -> None:
+    import shlex
+
+    command = command_of(recipe, "normal")
+    _, _, submit = command.shown().partition("\n")
+    assert tuple(shlex.split(submit.replace("\\\n", " "))) == command.submit
+
+
+def test_launch_starts_ray_and_submits_without_the_callers_secrets(
+    recipe: MilesRecipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[tuple[str, ...], dict[str, str]]] = []
+
+    def run(words: tuple[str, ...], env: dict[str, str]) -> subprocess.CompletedProcess:
+        ran.append((words, env))
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setenv("DAYTONA_API_KEY", SECRET)
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert launch(command_of(recipe, "normal")) == 0
+    assert [words[:2] for words, _ in ran] == [("ray", "start"), ("ray", "job")]
+    assert SECRET not in repr(ran)
+    assert "PATH" in ran[0][1]
+
+
+def test_variables_that_name_a_secret_stay_behind() -> None:
+    environment = {"WANDB_API_KEY": "a", "HF_TOKEN": "b", "PATH": "/bin", "KEYBOARD": "de"}
+    assert clean_environment(environment) == {"PATH": "/bin", "KEYBOARD": "de"}
+
+
+def test_a_planted_secret_is_nowhere_but_in_its_file(
+    recipe: MilesRecipe,
+    key_file: Path,
+    miles_args: Any,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Command, Ray's environment, recipe on disk, dry run, logs, args and a dump of samples: Ray
+    and Miles write all of these down in clear text. The provider here even quotes the key."""
+    monkeypatch.delenv("DAYTONA_API_KEY", raising=False)
+    monkeypatch.setattr(episodes, "make_runtime", lambda *_, key_file, **__: _Quoting(key_file))
+    miles_args.cua_lab["runtime"].update(kind="daytona", key_file=str(key_file))
+    caplog.set_level(logging.DEBUG)
+    sample = StandIn(group_index=0, index=0, metadata={"hud_task": _TASK})
+    asyncio.run(generate(miles_args, sample, {"temperature": 1.0}))
+    assert "<the Daytona key>" in sample.metadata["cua_lab"]["reason"]
+
+    command = command_of(recipe, "normal")
+    options = ["--recipe", str(write_resolved(recipe, "normal")), "--dry-run"]
+    dry = CliRunner().invoke(app, ["miles", *options])
+    written = [
+        command.shown(),
+        json.dumps(command.runtime_env),
+        write_resolved(recipe, "normal").read_text(),
+        dry.output,
+        "\n".join(r.getMessage() for r in caplog.records if r.name.startswith("cua_lab")),
+        repr(miles_args),
+        repr(vars(sample)),
+        pickle.dumps(vars(sample)).decode("latin-1"),
+    ]
+    assert str(key_file) in written[2]
+    for place, text in enumerate(written):
+        assert SECRET not in text, f"the key is in place {place}"
+
+
+_TASK = {"env": "lab", "id": "2048-score", "slug": "2048-score", "args": {}}
+
+
+class _Quoting:
+    """A provider that loads the key as the real one does, and fails with it in its message."""
+
+    def __init__(self, key_file: str) -> None:
+        self.key = load_key(key_file, "DAYTONA_API_KEY")
+
+    def __call__(self, task: Any) -> Any:
+        raise RuntimeError(f"401 unauthorised: bearer {self.key}")
+
+
+def test_workers_find_this_package(recipe: MilesRecipe) -> None:
+    path = command_of(recipe, "normal").runtime_env["env_vars"]["PYTHONPATH"]
+    assert path.split(":")[:2] == [str(REPOSITORY), recipe.cluster.miles]
+    assert (REPOSITORY / "cua_lab" / "miles" / "generate.py").is_file()
