@@ -1,7 +1,9 @@
 """One environment for tests and notebook kernels: threads, seeds, no stray keys, no network."""
 
 import os
+import shutil
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from cua_lab.notebooks import set_environment
@@ -18,3 +20,23 @@ settings.register_profile(
 )
 settings.register_profile("nightly", parent=settings.get_profile("normal"), max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "normal"))
+
+
+@pytest.fixture(scope="session")
+def desktops():
+    """Two Chromium desktops of 640x600 that all tests share: they boot once, in a second or two."""
+    needs_chromium()
+    from cua_lab.desktop import background
+    from cua_lab.desktop.pool import DesktopPool
+
+    pool = background.wait(DesktopPool(2, 640, 600).start())
+    yield pool
+    background.wait(pool.close())
+
+
+def needs_chromium():
+    """Skip where Debian's packages are absent."""
+    packages = {"chromium": "chromium", "Xtigervnc": "tigervnc-standalone-server"}
+    missing = [package for name, package in packages.items() if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not installed: apt-get install {' '.join(missing)}")

@@ -2,11 +2,13 @@
 
 asyncvnc's own `screenshot` takes a Bell for cut text and cut text for a Bell: a lone Bell makes it
 wait for ever, cut text desyncs the stream. So messages are read here by the protocol's numbers;
-asyncvnc decodes the rectangles. Invariant: after `read_frame` the stream stands between messages.
+asyncvnc decodes the rectangles. Invariant: after every function here the stream stands between two
+messages.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,8 +27,51 @@ async def read_frame(conn: asyncvnc.Client) -> np.ndarray:
             return conn.video.as_rgba()[:, :, :3]
 
 
+class Watch:
+    """Follows a screen by incremental updates; only what changes is sent.
+
+    One request is always out, and every answer but the last has been read, so that the image can
+    never be one update behind. A full request beside it could: answers carry no numbers.
+    """
+
+    def __init__(self, conn: asyncvnc.Client) -> None:
+        self.conn = conn
+        self._asked = False
+
+    async def change(self, wait_s: float, *, timeout_s: float) -> bool:
+        """Whether something changed within `wait_s`; it is then read, within `timeout_s`.
+
+        The first call reads the whole screen, which counts as a change.
+        """
+        conn = self.conn
+        if not self._asked:
+            async with asyncio.timeout(timeout_s):
+                await read_frame(conn)
+            conn.video.refresh()
+            self._asked = True
+            return True
+        try:
+            async with asyncio.timeout(wait_s):
+                kind = await conn.reader.readexactly(1)
+        except TimeoutError:
+            return False
+        async with asyncio.timeout(timeout_s):
+            if await _read_rest(conn, kind[0]) != UPDATE:
+                return False  # a Bell or cut text: the screen is what it was
+            conn.video.refresh()
+        return True
+
+    @property
+    def image(self) -> np.ndarray:
+        """The screen as far as it was read: (height, width, 3) uint8, RGB; not a copy to keep."""
+        return self.conn.video.as_rgba()[:, :, :3]
+
+
 async def _read_message(conn: asyncvnc.Client) -> int:
-    kind = (await conn.reader.readexactly(1))[0]
+    return await _read_rest(conn, (await conn.reader.readexactly(1))[0])
+
+
+async def _read_rest(conn: asyncvnc.Client, kind: int) -> int:
     if kind == UPDATE:
         await conn.reader.readexactly(1)
         for _ in range(await _number(conn, 2)):

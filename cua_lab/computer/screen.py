@@ -7,6 +7,7 @@ and nothing here waits longer than it was told.
 from __future__ import annotations
 
 import asyncio
+import struct
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 
 CLOSE_S = 1.0
+RGBX = struct.pack(">BxxxBBBBHHHBBBxxx", 0, 32, 24, 0, 1, 255, 255, 255, 0, 8, 16)
+"""SetPixelFormat: 32 bits, little-endian, red first."""
 
 
 class DeadScreen(TimeoutError):
@@ -35,9 +38,13 @@ class Screen(RFBClient):
     async def _open(
         stack: AsyncExitStack, host: str, port: int, user: str | None, password: str | None
     ) -> asyncvnc.Client:
-        return await stack.enter_async_context(
+        conn = await stack.enter_async_context(
             asyncvnc.connect(host=host, port=port, username=user, password=password)
         )
+        if conn.video.mode != "rgba":  # an X server's own order has to be shuffled: 5 ms a frame
+            conn.video.mode = "rgba"
+            conn.writer.write(RGBX)
+        return conn
 
     async def close(self) -> None:
         """Hang up; a server that is gone, or takes no more data, is not waited for."""

@@ -14,8 +14,8 @@ import base64
 import contextlib
 import io
 import struct
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import mcp.types as mcp_types
 from hud.agents.tools.base import AgentToolSpec, tool_err
@@ -25,7 +25,7 @@ from PIL import Image
 
 from cua_lab.computer.config import ToolConfig
 from cua_lab.computer.coordinates import View
-from cua_lab.computer.frames import read_frame
+from cua_lab.computer.frames import Watch, read_frame
 from cua_lab.computer.keys import SHIFT, UNICODE_KEYSYM, Chord
 from cua_lab.computer.schema import (
     CLICKS,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from hud.agents.types import ToolAgentConfig
     from hud.capabilities import RFBClient
 
+T = TypeVar("T")
 SPEC = AgentToolSpec(api_type="function", api_name=NAME)
 WHEEL_UP, WHEEL_DOWN = 8, 16
 DRAG_STEP_PX = 16
@@ -66,6 +67,7 @@ class ComputerTool(RFBTool):
         self._buttons = 0
         self._events = bytearray()  # of this call, not yet written
         self._borrowed: set[int] = set()  # non-Latin characters typed so far
+        self._watch: Watch | None = None  # of the connection that it was made for
 
     @classmethod
     def default_spec(cls, model: str) -> AgentToolSpec:
@@ -112,14 +114,27 @@ class ComputerTool(RFBTool):
 
     async def frame(self) -> np.ndarray:
         """The whole screen now, (height, width, 3) RGB; one new connection is tried."""
+        return await self._persistently(self._read)
+
+    async def change(self, wait_s: float) -> bool:
+        """Whether the screen changed within this time; one new connection is tried."""
+        return await self._persistently(lambda: self._changed(wait_s))
+
+    def latest(self) -> np.ndarray:
+        """The screen as of the last `change`."""
+        assert self._watch is not None
+        return self._watch.image
+
+    async def _persistently(self, read: Callable[[], Awaitable[T]]) -> T:
+        """Read from the screen; if that fails, once more on a new connection."""
         try:
-            return await self._read()
+            return await read()
         except (OSError, EOFError, ValueError):  # TimeoutError is an OSError
             self._keys, self._buttons = [], 0  # a new connection holds nothing down
         try:
             async with asyncio.timeout(self.config.screen_timeout_s):
                 await self.client._reconnect()
-            return await self._read()
+            return await read()
         except (OSError, EOFError, ValueError) as error:
             raise DeadScreen(
                 f"the screen sent no frame within {self.config.screen_timeout_s:g} s, nor after "
@@ -128,7 +143,14 @@ class ComputerTool(RFBTool):
 
     async def _read(self) -> np.ndarray:
         async with asyncio.timeout(self.config.screen_timeout_s):
+            if self._watch is not None and self._watch.conn is self.client.conn:
+                raise OSError("a watched connection cannot ask for whole frames: dial anew")
             return await read_frame(self.client.conn)
+
+    async def _changed(self, wait_s: float) -> bool:
+        if self._watch is None or self._watch.conn is not self.client.conn:
+            self._watch = Watch(self.client.conn)
+        return await self._watch.change(wait_s, timeout_s=self.config.screen_timeout_s)
 
     # ─── acting ───────────────────────────────────────────────────────
 

@@ -1,0 +1,44 @@
+"""A loop of its own for desktops that run outside of Python.
+
+Browsers must outlive the loop that asks for them: a notebook, two `asyncio.run` in a row, a plain
+function. So their pipes belong to one loop in a background thread. Invariant: the thread lives as
+long as the process, since Linux ends a child "with its parent" when the parent's thread ends.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+_owner = 0
+"""The process whose thread it is: a fork has the loop but no thread."""
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    """The background loop, started when it is first asked for."""
+    global _loop, _owner
+    with _lock:
+        if _loop is None or _owner != os.getpid():
+            _loop, _owner = asyncio.new_event_loop(), os.getpid()
+            threading.Thread(target=_loop.run_forever, name="desktops", daemon=True).start()
+        return _loop
+
+
+async def run(work: Coroutine[Any, Any, T]) -> T:
+    """Do work on the background loop, from any loop; a cancellation reaches it."""
+    if asyncio.get_running_loop() is loop():
+        return await work
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop()))
+
+
+def wait(work: Coroutine[Any, Any, T]) -> T:
+    """Do work on the background loop and block until it is done: for code without a loop."""
+    if threading.current_thread().name == "desktops":
+        work.close()
+        raise RuntimeError("the background loop cannot wait for itself: await the work instead")
+    return asyncio.run_coroutine_threadsafe(work, loop()).result()

@@ -1,0 +1,369 @@
+"""A real browser on a real X server, as one desktop.
+
+    ChromiumDesktop = Guard (private folder) + Xvnc (screen, RFB) + Chromium (kiosk) + CDP (pipe)
+
+The policy has the screen alone; environments and experts may also ask the page (`evaluate`).
+Invariant: whatever the page or the browser complains about since the last `show` is in `faults`,
+and `check` raises it, so that an episode on a broken page is a failure and never a grade.
+
+Every method may be awaited from any event loop.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import shutil
+from typing import Any, Self
+from urllib.parse import urlsplit, urlunsplit
+
+from cua_lab.desktop import background
+from cua_lab.desktop.cdp import CDP, MESSAGE_LIMIT, BrowserError, BrowserGone, CDPError, Event
+from cua_lab.desktop.guard import Guard
+from cua_lab.desktop.xvnc import Xvnc, start_xvnc
+from cua_lab.errors import LabError
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+BLANK = "about:blank"
+BOOT_S = 20.0
+BUBBLE_AFTER_S = 0.2
+"""Of loading: then the browser draws "Waiting for e17.localhost" over the corner of the page."""
+BUBBLE_FADES_S = 0.7
+FAULTS_KEPT = 20
+PIPE = 'exec "$@" 3<&0 4>&1 0</dev/null 1>&2'
+"""Chromium talks CDP on descriptors 3 and 4."""
+DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))"
+"""Two frames: the first draws what the page became, the second begins after it was shown."""
+EMPTY_CLIPBOARD = """\
+addEventListener("copy", event => {
+  event.clipboardData.setData("text/plain", "");
+  event.preventDefault();
+}, {once: true});
+document.execCommand("copy")"""
+FLAGS = (
+    "--test-type",  # hides the warning bar that --no-sandbox shows
+    "--kiosk", "--window-position=0,0", "--remote-debugging-pipe",
+    "--no-first-run", "--no-default-browser-check", "--disable-default-apps",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--disable-domain-reliability", "--disable-client-side-phishing-detection",
+    "--disable-breakpad", "--disable-crash-reporter", "--metrics-recording-only",
+    "--disable-extensions", "--disable-notifications", "--disable-popup-blocking",
+    "--disable-search-engine-choice-screen", "--disable-session-crashed-bubble",
+    "--disable-smooth-scrolling", "--disable-pinch", "--overscroll-history-navigation=0",
+    "--disable-gpu", "--disable-dev-shm-usage", "--mute-audio", "--lang=en-US",
+    "--password-store=basic", "--use-mock-keychain", "--force-color-profile=srgb",
+    "--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+    "--disable-features=Translate,MediaRouter,OptimizationHints,AutofillServerCommunication,"
+    "PasswordManagerOnboarding,DialMediaRouteProvider,GlobalMediaControls,PaintHolding",
+    # Loopback pages only; *.localhost needs no resolver.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, "
+    "EXCLUDE *.localhost",
+)  # fmt: skip
+PREFERENCES = {
+    "autofill": {"enabled": False, "profile_enabled": False, "credit_card_enabled": False},
+    "credentials_enable_service": False,
+    "profile": {"password_manager_enabled": False, "exit_type": "Normal"},
+    "translate": {"enabled": False},
+    "browser": {"enable_spellchecking": False},
+    "download": {"prompt_for_download": False},
+}
+"""No bubbles, and nothing that one episode types is offered to the next."""
+
+
+class ChromiumDesktop:
+    """One browser that fills one screen. Use it as `async with`, or `start` and `close` it."""
+
+    def __init__(
+        self,
+        width: int = 640,
+        height: int = 600,
+        *,
+        scale: float = 1.0,
+        port: int | None = None,
+    ) -> None:
+        """`scale` is screen pixels per CSS pixel; `port` a fixed RFB port instead of a free one."""
+        if not (64 <= width <= 4096 and 64 <= height <= 4096):
+            raise LabError(f"a screen is 64 to 4096 pixels wide and high; got {width}x{height}")
+        if not 0.5 <= scale <= 4:
+            raise LabError(f"scale must be from 0.5 to 4 screen pixels per CSS pixel; got {scale}")
+        self.size = (width, height)
+        self.scale = scale
+        self.faults: list[str] = []
+        self._port = port
+        self._guard: Guard | None = None
+        self._xvnc: Xvnc | None = None
+        self._cdp: CDP | None = None
+        self._chromium: asyncio.subprocess.Process | None = None
+        self._target = self._session = ""
+        self._loaded = asyncio.Event()
+        self._hosts = itertools.count(1)
+        self._untouched = False  # since the last `show(BLANK)`, which nobody can do anything with
+
+    # ─── life ─────────────────────────────────────────────────────────
+
+    async def start(self) -> Self:
+        """Boot; returns when the browser has drawn its first, empty page."""
+        await background.run(self._start())
+        return self
+
+    async def close(self) -> None:
+        """End everything and remove everything. May be called twice."""
+        await background.run(self._close())
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    @property
+    def url(self) -> str:
+        """Where the screen is: `rfb://127.0.0.1:port`."""
+        return self._need(self._xvnc).url
+
+    @property
+    def port(self) -> int:
+        """The RFB port."""
+        return self._need(self._xvnc).port
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The X server and the browser."""
+        return (self._need(self._xvnc).process.pid, self._need(self._chromium).pid)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the X server and the browser both run."""
+        if self._xvnc is None or self._cdp is None or self._chromium is None:
+            return False
+        ended = (self._xvnc.process.returncode, self._chromium.returncode)
+        return ended == (None, None) and not self._cdp.gone
+
+    # ─── pages ────────────────────────────────────────────────────────
+
+    async def show(self, url: str, *, timeout_s: float = 15.0) -> None:
+        """Show a page as if nobody had used this browser before: no cookies, storage, zoom,
+        clipboard, other tabs, held keys. Returns when the page is drawn.
+
+        A loopback page is shown under a host name of its own, `e17.localhost`: zoom and storage
+        belong to a host, so those of other episodes cannot reach it.
+        """
+        await background.run(self._show(url, timeout_s))
+
+    async def evaluate(self, expression: str, *, timeout_s: float = 10.0) -> Any:
+        """The value of a JavaScript expression in the page; promises are awaited."""
+        return await background.run(self._evaluate(expression, timeout_s))
+
+    async def drawn(self) -> None:
+        """Wait until the page has drawn what it is now."""
+        await self.evaluate(DRAWN)
+
+    async def check(self) -> None:
+        """Raise what the page or the browser has complained about since the last `show`."""
+        if not self.alive:
+            raise BrowserGone(f"the browser ended; its last words:\n{self.last_words()}")
+        if self.faults:
+            raise BrowserError("the page failed: " + "; ".join(self.faults))
+
+    def last_words(self) -> str:
+        """The end of the browser's own log."""
+        return "" if self._guard is None else self._guard.log("chromium.log")
+
+    # ─── inside the background loop ───────────────────────────────────
+
+    async def _start(self) -> None:
+        if self._guard is not None:
+            raise LabError("this desktop was started before; make a new one")
+        chromium, self._guard = program(), await Guard.open()
+        try:
+            self._xvnc = await start_xvnc(self._guard, self.size, port=self._port)
+            async with asyncio.timeout(BOOT_S):
+                await self._start_chromium(chromium, self._guard, self._xvnc.display)
+                await self._attach()
+                await self._evaluate(DRAWN, BOOT_S)
+        except TimeoutError as error:
+            words = self.last_words()
+            await self._close()
+            raise BrowserError(f"no browser within {BOOT_S:g} s; its log:\n{words}") from error
+        except BaseException:
+            await self._close()
+            raise
+
+    async def _start_chromium(self, path: str, guard: Guard, display: int) -> None:
+        profile = guard.folder / "profile"
+        (profile / "Default").mkdir(parents=True)
+        (profile / "Default" / "Preferences").write_text(json.dumps(PREFERENCES))
+        (guard.folder / "tmp").mkdir()
+        # Without a window manager a kiosk is one pixel short, and clicks in the corners are lost.
+        width, height = (int(side / self.scale) + 1 for side in self.size)
+        self._chromium = await guard.start(
+            "/bin/sh", "-c", PIPE, "chromium", path, *FLAGS, *_sandbox(),
+            f"--window-size={width},{height}", f"--force-device-scale-factor={self.scale:g}",
+            f"--user-data-dir={profile}", BLANK,
+            env={"DISPLAY": f":{display}", "TMPDIR": str(guard.folder / "tmp"),
+                 "DBUS_SESSION_BUS_ADDRESS": "disabled:", "GTK_MODULES": "", "NO_AT_BRIDGE": "1"},
+            log="chromium.log", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            limit=MESSAGE_LIMIT,
+        )  # fmt: skip
+        reader, writer = self._chromium.stdout, self._chromium.stdin
+        assert reader is not None
+        assert writer is not None
+        self._cdp = CDP(reader, writer, self._heard)
+
+    async def _attach(self) -> None:
+        """Find the page, or open one, and listen to it."""
+        pages = await self._pages()
+        for _ in range(200):
+            if pages:
+                break
+            await asyncio.sleep(0.01)  # the browser answers before its first window is there
+            pages = await self._pages()
+        await self._attach_to(pages[0] if pages else await self._new_page())
+
+    async def _attach_to(self, target: str) -> None:
+        cdp = self._need(self._cdp)
+        attached = await cdp.call("Target.attachToTarget", targetId=target, flatten=True)
+        self._target, self._session = target, attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Inspector", "Network"):
+            await self._call(f"{domain}.enable")
+
+    async def _pages(self) -> list[str]:
+        found = await self._need(self._cdp).call("Target.getTargets")
+        return [t["targetId"] for t in found["targetInfos"] if t["type"] == "page"]
+
+    async def _new_page(self) -> str:
+        made = await self._need(self._cdp).call("Target.createTarget", url=BLANK)
+        return str(made["targetId"])
+
+    async def _call(self, method: str, **params: Any) -> dict[str, Any]:
+        return await self._need(self._cdp).call(method, session=self._session, **params)
+
+    async def _show(self, url: str, timeout_s: float) -> None:
+        if not self._untouched:
+            await self._forget()
+        self._untouched = url == BLANK
+        self.faults.clear()
+        if url != BLANK:
+            began = asyncio.get_running_loop().time()
+            await self._navigate(self._own_host(url), timeout_s)
+            await self._evaluate(DRAWN, timeout_s)
+            seconds = asyncio.get_running_loop().time() - began
+            if seconds > BUBBLE_AFTER_S:
+                await asyncio.sleep(max(BUBBLE_FADES_S, seconds))
+
+    async def _navigate(self, url: str, timeout_s: float) -> None:
+        self._loaded.clear()
+        answer = await self._call("Page.navigate", url=url, timeout_s=timeout_s)
+        if "errorText" in answer:
+            raise BrowserError(f"{url} cannot be shown: {answer['errorText']}")
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._loaded.wait()
+        except TimeoutError as error:
+            raise BrowserError(f"{url} was not loaded within {timeout_s:g} s") from error
+
+    async def _forget(self) -> None:
+        """Leave no trace of whoever was here."""
+        cdp = self._need(self._cdp)
+        pages = await self._pages()
+        if self._target not in pages or self._crashed:
+            await self._attach_to(await self._new_page())
+        for other in pages:
+            if other != self._target:
+                with contextlib.suppress(CDPError):  # it may close itself
+                    await cdp.call("Target.closeTarget", targetId=other)
+        with contextlib.suppress(CDPError):  # there is rarely a dialog
+            await self._call("Page.handleJavaScriptDialog", accept=True)
+        await self._navigate(BLANK, 5.0)
+        await self._call("Runtime.evaluate", expression=EMPTY_CLIPBOARD, userGesture=True)
+        await self._call("Network.clearBrowserCookies")
+        await self._call("Page.bringToFront")  # without a window manager nobody else gives focus
+        await self._need(self._xvnc).park()
+
+    @property
+    def _crashed(self) -> bool:
+        return any("crashed" in fault for fault in self.faults)
+
+    def _own_host(self, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.hostname != "127.0.0.1":
+            return url
+        host = f"e{next(self._hosts)}.localhost"
+        return urlunsplit(parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host))
+
+    async def _evaluate(self, expression: str, timeout_s: float) -> Any:
+        answer = await self._call(
+            "Runtime.evaluate",
+            expression=expression,
+            returnByValue=True,
+            awaitPromise=True,
+            timeout_s=timeout_s,
+        )
+        if "exceptionDetails" in answer:
+            raise BrowserError(f"{_short(expression)}: {_exception(answer['exceptionDetails'])}")
+        return answer["result"].get("value")
+
+    def _heard(self, event: Event) -> None:
+        if event.get("sessionId") != self._session:
+            return
+        method, params = event["method"], event["params"]
+        if method == "Page.loadEventFired":
+            self._loaded.set()
+        elif (fault := _fault(method, params)) and len(self.faults) < FAULTS_KEPT:
+            self.faults.append(fault)
+
+    async def _close(self) -> None:
+        guard, self._guard = self._guard, None
+        if self._cdp is not None:
+            await self._cdp.close()
+        if guard is not None:
+            await guard.close()
+
+    def _need(self, part: Any) -> Any:
+        if part is None:
+            raise LabError("this desktop is not running: use it inside `async with`, or start it")
+        return part
+
+
+def program() -> str:
+    """Where Chromium is, or which package has it."""
+    path = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+    if path is None:
+        raise LabError(
+            f"no browser (looked for {', '.join(PROGRAMS)} on the PATH): on Debian "
+            "`apt-get install chromium`; `cua-lab doctor` lists what is missing"
+        )
+    return path
+
+
+def _sandbox() -> tuple[str, ...]:
+    """Chromium's sandbox does not run as root."""
+    import os
+
+    return ("--no-sandbox",) if os.geteuid() == 0 else ()
+
+
+def _fault(method: str, params: dict[str, Any]) -> str | None:
+    """What an event complains about, if it does."""
+    if method == "Inspector.targetCrashed":
+        return "the page crashed"
+    if method == "Runtime.exceptionThrown":
+        return f"uncaught {_exception(params['exceptionDetails'])}"
+    if method == "Runtime.consoleAPICalled" and params["type"] in ("error", "assert"):
+        texts = [str(a.get("value", a.get("description", ""))) for a in params["args"]]
+        return f"console error: {' '.join(texts)}"
+    if method == "Log.entryAdded" and params["entry"]["level"] == "error":
+        entry = params["entry"]
+        return f"{entry['source']} error: {entry['text']} {entry.get('url', '')}".strip()
+    return None
+
+
+def _exception(details: dict[str, Any]) -> str:
+    thrown = details.get("exception", {})
+    what = thrown.get("description") or thrown.get("value") or details.get("text", "")
+    return _short(str(what).split("\n    at ")[0], 300)
+
+
+def _short(text: str, limit: int = 80) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,102 @@
+"""Nothing stays behind: what a desktop started is ended, and what it wrote removed.
+
+A guard is a shell that reads what to clean up and does so when its input ends, that is when it is
+told to or when this process dies, by whatever signal. Each child asks the kernel for its own end as
+well (`setpriv --pdeathsig`), which covers the moment between its start and its registration.
+Invariant: a child is started through `Guard.start`, so it is the leader of a process group that the
+guard knows.
+"""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+# The folder's name is $1. Killed processes may still be writing for a moment: remove until gone.
+SCRIPT = r"""
+trap '' INT TERM HUP
+groups= files=
+while read -r kind what; do
+  case $kind in group) groups="$groups $what";; file) files="$files $what";; esac
+done
+for group in $groups; do kill -KILL "-$group" 2>/dev/null; done
+tries=0
+while rm -rf -- "$1" $files 2>/dev/null; [ -e "$1" ] && [ $tries -lt 100 ]; do
+  tries=$((tries + 1)); sleep 0.05
+done
+"""
+
+
+class Guard:
+    """A private folder and the processes that work in it."""
+
+    def __init__(self, folder: Path, process: asyncio.subprocess.Process) -> None:
+        self.folder = folder
+        self._process = process
+        self._children: list[asyncio.subprocess.Process] = []
+
+    @classmethod
+    async def open(cls) -> "Guard":
+        """Start a guard; its folder is new and empty."""
+        folder = Path(tempfile.mkdtemp(prefix="cua-lab-desktop-"))
+        try:
+            process = await asyncio.create_subprocess_exec(
+                "/bin/sh", "-c", SCRIPT, "guard", str(folder),
+                stdin=asyncio.subprocess.PIPE, start_new_session=True,
+            )  # fmt: skip
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return cls(folder, process)
+
+    async def start(
+        self, *command: str, env: Mapping[str, str] | None = None, log: str, **options: Any
+    ) -> asyncio.subprocess.Process:
+        """Start a child whose errors go to the file `log` of the folder."""
+        with open(self.folder / log, "ab") as errors:
+            pipes: dict[str, Any] = {"stdin": asyncio.subprocess.DEVNULL, "stdout": errors}
+            child = await asyncio.create_subprocess_exec(
+                *_dies_with_us(),
+                *command,
+                env={**os.environ, **(env or {})},
+                cwd=self.folder,
+                stderr=errors,
+                start_new_session=True,
+                **(pipes | options),
+            )
+        self._children.append(child)
+        self._tell(f"group {child.pid}")
+        return child
+
+    def removes(self, *files: str) -> None:
+        """Remove these files, too; their names have no spaces."""
+        for file in files:
+            self._tell(f"file {file}")
+
+    def log(self, name: str, lines: int = 12) -> str:
+        """The end of a child's errors."""
+        try:
+            text = (self.folder / name).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    async def close(self) -> None:
+        """End all children, remove all files; done when it is done."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self._process.wait()
+        await asyncio.gather(*(child.wait() for child in self._children))
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode() + b"\n")
+
+
+def _dies_with_us() -> Sequence[str]:
+    """Where util-linux is absent the guard alone has to do."""
+    setpriv = shutil.which("setpriv")
+    return (setpriv, "--pdeathsig", "KILL", "--") if setpriv else ()

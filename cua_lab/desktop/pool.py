@@ -1,0 +1,158 @@
+"""Desktops lent to episodes and made as new between them.
+
+    boot (in parallel) ──▶ idle ──borrow──▶ lent ──give back──▶ reset ──▶ idle
+                             ▲                                    │ dead, or hangs
+                             └──────────── a new one ◀────────────┘
+
+Invariant: at most `count` desktops exist, each is lent to one borrower at a time, and what is lent
+is alive and shows an empty page. A borrower waits where all are out.
+"""
+
+import asyncio
+import atexit
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Self
+
+from cua_lab.desktop import background
+from cua_lab.desktop.cdp import BrowserError
+from cua_lab.desktop.chromium import BLANK, ChromiumDesktop
+from cua_lab.errors import LabError
+
+MOST = 16
+"""A desktop takes 230 MiB."""
+
+
+class DesktopPool:
+    """Chromium desktops of one size. `async with` boots all of them at once; without it each boots
+    when it is first needed."""
+
+    def __init__(
+        self, count: int = 4, width: int = 640, height: int = 600, *, scale: float = 1.0
+    ) -> None:
+        if not 1 <= count <= MOST:
+            raise LabError(f"a pool has 1 to {MOST} desktops, of 230 MiB each; got {count}")
+        ChromiumDesktop(width, height, scale=scale)  # complains about a wrong size now
+        self.count, self.size, self.scale = count, (width, height), scale
+        self.booted = 0
+        """Desktops started so far; more than `count` when dead ones were replaced."""
+        self._idle: list[ChromiumDesktop] = []
+        self._lent: set[ChromiumDesktop] = set()
+        self._free = asyncio.Semaphore(count)
+        self._resetting: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def start(self) -> Self:
+        """Boot all desktops, in parallel."""
+        await background.run(self._start())
+        return self
+
+    async def close(self) -> None:
+        """End all desktops, lent ones too. May be called twice."""
+        await background.run(self._close())
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def borrow(self) -> ChromiumDesktop:
+        """A desktop of one's own until it is given back."""
+        return await background.run(self._borrow())
+
+    async def give_back(self, desktop: ChromiumDesktop) -> None:
+        """Return a desktop; it is reset, or replaced, while the borrower goes on."""
+        await background.run(self._give_back(desktop))
+
+    @contextlib.asynccontextmanager
+    async def lend(self) -> AsyncIterator[ChromiumDesktop]:
+        """A desktop for the length of a block."""
+        desktop = await self.borrow()
+        try:
+            yield desktop
+        finally:
+            await self.give_back(desktop)
+
+    # ─── inside the background loop ───────────────────────────────────
+
+    async def _start(self) -> None:
+        boots = await asyncio.gather(
+            *(self._boot() for _ in range(self.count)), return_exceptions=True
+        )
+        self._idle += [desktop for desktop in boots if isinstance(desktop, ChromiumDesktop)]
+        for failure in boots:
+            if isinstance(failure, BaseException):
+                await self._close()
+                raise failure
+
+    async def _boot(self) -> ChromiumDesktop:
+        desktop = await ChromiumDesktop(*self.size, scale=self.scale).start()
+        self.booted += 1
+        return desktop
+
+    async def _borrow(self) -> ChromiumDesktop:
+        if self._closed:
+            raise LabError("this pool is closed: borrow inside of its `async with`")
+        await self._free.acquire()
+        try:
+            desktop = await self._living()
+        except BaseException:
+            self._free.release()
+            raise
+        self._lent.add(desktop)
+        return desktop
+
+    async def _living(self) -> ChromiumDesktop:
+        while self._idle:
+            desktop = self._idle.pop()
+            if desktop.alive:
+                return desktop
+            await desktop.close()
+        return await self._boot()
+
+    async def _give_back(self, desktop: ChromiumDesktop) -> None:
+        if desktop not in self._lent:
+            return  # the pool was closed meanwhile
+        self._lent.remove(desktop)
+        task = asyncio.create_task(self._renew(desktop))
+        self._resetting.add(task)
+        task.add_done_callback(self._resetting.discard)
+
+    async def _renew(self, desktop: ChromiumDesktop) -> None:
+        """Make a desktop as new; one that cannot be is ended, and the next borrower boots one."""
+        try:
+            await desktop.show(BLANK, timeout_s=3.0)
+            self._idle.append(desktop)
+        except (BrowserError, OSError):
+            await desktop.close()
+            with contextlib.suppress(BrowserError, OSError):  # the borrower will be told
+                self._idle.append(await self._boot())
+        finally:
+            self._free.release()
+
+    async def _close(self) -> None:
+        self._closed = True
+        await asyncio.gather(*self._resetting, return_exceptions=True)
+        desktops = [*self._idle, *self._lent]
+        self._idle, self._lent = [], set()
+        await asyncio.gather(*(desktop.close() for desktop in desktops))
+
+
+_shared: dict[tuple[int, int, float], DesktopPool] = {}
+
+
+def shared_pool(width: int, height: int, *, scale: float = 1.0, count: int = 8) -> DesktopPool:
+    """This process's pool of desktops of one size, booted as needed and closed at exit."""
+    key = (width, height, scale)
+    if key not in _shared:
+        if not _shared:
+            atexit.register(_close_shared)
+        _shared[key] = DesktopPool(count, width, height, scale=scale)
+    return _shared[key]
+
+
+def _close_shared() -> None:
+    for pool in _shared.values():
+        background.wait(pool.close())
+    _shared.clear()

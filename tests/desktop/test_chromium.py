@@ -1,0 +1,267 @@
+"""A real browser as a desktop: boot, faults, and nothing that one episode leaves to the next."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from hud.capabilities import Capability
+
+from cua_lab.computer.config import ToolConfig
+from cua_lab.computer.screen import Screen
+from cua_lab.computer.settling import QuietFramebuffer
+from cua_lab.computer.tool import ComputerTool
+from cua_lab.desktop.cdp import BrowserError, BrowserGone
+from cua_lab.desktop.chromium import ChromiumDesktop
+from cua_lab.desktop.pages import PageServer
+from cua_lab.desktop.pool import DesktopPool
+from cua_lab.errors import LabError
+from tests.conftest import needs_chromium
+
+pytestmark = pytest.mark.browser
+
+PAGE = """<!doctype html><title>t</title>
+<style>body { margin: 0; height: 100vh; background: rgb(0, 128, 128) }</style>
+<input id="field" autofocus>"""
+PARENT = """
+import asyncio
+from cua_lab.desktop.chromium import ChromiumDesktop
+
+async def main():
+    desktop = await ChromiumDesktop(160, 160).start()
+    print(*desktop.pids, desktop.port, desktop._guard.folder, flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / "page.html").write_text(PAGE)
+    with PageServer({"test": folder}) as server:
+        yield server.url("test/page.html")
+
+
+def on(desktops: DesktopPool, scenario):
+    """Run a scenario on a borrowed desktop, in a loop of its own."""
+
+    async def main():
+        async with asyncio.timeout(60), desktops.lend() as desktop:
+            return await scenario(desktop)
+
+    return asyncio.run(main())
+
+
+async def tool_on(desktop: ChromiumDesktop) -> ComputerTool:
+    client = await Screen.connect(Capability.rfb(url=desktop.url))
+    return ComputerTool(client=client, config=ToolConfig(settle=QuietFramebuffer(react_ms=200)))
+
+
+def test_a_desktop_boots_within_two_seconds_to_a_page_that_fills_the_screen(page) -> None:
+    """Longer where others want to run as well."""
+    needs_chromium()
+    crowd = max(1.0, os.getloadavg()[0])
+
+    async def scenario():
+        began = time.perf_counter()
+        async with ChromiumDesktop(320, 240) as desktop:
+            await desktop.show(page)
+            seconds = time.perf_counter() - began
+            tool = await tool_on(desktop)
+            frame = await tool.frame()
+            await tool.client.close()
+        return seconds, frame
+
+    seconds, frame = asyncio.run(scenario())
+    assert seconds < 2 * crowd
+    assert frame.shape == (240, 320, 3)
+    for y, x in ((-1, 0), (0, -1), (-1, -1), (120, 160)):
+        assert tuple(frame[y, x]) == (0, 128, 128)
+
+
+def test_a_killed_parent_leaves_no_process_no_file_and_no_port() -> None:
+    needs_chromium()
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    xvnc, chromium, port, folder = parent.stdout.readline().split()
+    family = psutil.Process(parent.pid).children(recursive=True)
+    assert {int(xvnc), int(chromium)} <= {process.pid for process in family}
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        alive = [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        if not alive and not Path(folder).exists():
+            break
+        time.sleep(0.05)
+    assert not alive
+    assert not Path(folder).exists()
+    listening = {c.laddr.port for c in psutil.net_connections("inet") if c.status == "LISTEN"}
+    assert int(port) not in listening
+
+
+def test_it_listens_on_loopback_alone(desktops) -> None:
+    async def scenario(desktop):
+        listening = []
+        for pid in desktop.pids:
+            for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
+                listening += [c.laddr for c in process.net_connections() if c.status == "LISTEN"]
+        return listening, desktop.port
+
+    listening, port = on(desktops, scenario)
+    assert [tuple(address) for address in listening] == [("127.0.0.1", port)]
+
+
+@pytest.mark.parametrize(
+    ("script", "complaint"),
+    [
+        ("console.error('low on', 3)", "console error: low on 3"),
+        ("setTimeout(() => { throw new Error('late') })", "uncaught Error: late"),
+        ("void fetch('nothing.json')", "404"),
+        ("void Promise.reject(new TypeError('lost'))", "uncaught TypeError: lost"),
+    ],
+)
+def test_what_the_page_complains_about_is_a_failure(desktops, page, script, complaint) -> None:
+    async def scenario(desktop):
+        await desktop.show(page)
+        await desktop.check()
+        await desktop.evaluate(script)
+        for _ in range(100):
+            if desktop.faults:
+                break
+            await asyncio.sleep(0.02)
+        with pytest.raises(BrowserError, match=complaint):
+            await desktop.check()
+        await desktop.show(page)
+        await desktop.check()
+
+    on(desktops, scenario)
+
+
+def test_a_page_that_crashes_is_a_failure_and_the_next_page_is_not(desktops, page) -> None:
+    async def scenario(desktop):
+        await desktop.show(page)
+        with pytest.raises(BrowserError):
+            await desktop.evaluate("location = 'chrome://crash'; new Promise(() => {})")
+        with pytest.raises(BrowserError, match="crashed"):
+            await desktop.check()
+        await desktop.show(page)
+        await desktop.check()
+        assert await desktop.evaluate("1 + 1") == 2
+
+    on(desktops, scenario)
+
+
+def test_a_page_that_is_not_there_is_named(desktops) -> None:
+    async def scenario(desktop):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        with pytest.raises(BrowserError, match="ERR_CONNECTION_REFUSED"):
+            await desktop.show(f"http://127.0.0.1:{port}/")
+
+    on(desktops, scenario)
+
+
+def test_nothing_outside_can_be_reached(desktops) -> None:
+    async def scenario(desktop):
+        with pytest.raises(BrowserError, match="ERR_NAME_NOT_RESOLVED"):
+            await desktop.show("http://example.org/")
+
+    on(desktops, scenario)
+
+
+def test_an_episode_finds_nothing_of_the_one_before(desktops, page) -> None:
+    """Cookies, storage, zoom, clipboard, tabs, dialogs, held keys, scroll, the pointer."""
+
+    async def scenario(desktop):
+        await desktop.show(page)
+        tool = await tool_on(desktop)
+        await tool.execute({"action": "type", "text": "secret"})
+        await tool.execute({"action": "press", "keys": ["ctrl+a", "ctrl+c", "ctrl+plus"]})
+        await desktop.evaluate(
+            "document.cookie = 'a=1'; localStorage.b = 2; void open('page.html')"
+        )
+        await desktop.evaluate("void setTimeout(() => alert('still here'))")
+        tool._key(0xFFE3, down=True)
+        await tool._flush()
+        await tool.client.close()
+
+        await desktop.show(page)
+        tool = await tool_on(desktop)
+        await tool.execute({"action": "press", "keys": ["ctrl+v", "x"]})
+        left = await desktop.evaluate(
+            "[document.cookie, localStorage.length, devicePixelRatio, field.value]"
+        )
+        await tool.client.close()
+        return left
+
+    assert on(desktops, scenario) == ["", 0, 1, "x"]
+
+
+def test_the_same_page_starts_from_the_same_pixels(desktops, page) -> None:
+    """A group of episodes shares its start; a pointer left somewhere would be drawn there."""
+
+    async def scenario(desktop):
+        frames = []
+        for at in ((10, 10), (300, 300)):
+            await desktop.show(page)
+            tool = await tool_on(desktop)
+            frames.append((await tool.frame())[100:].copy())
+            await tool.execute({"action": "move", "x": at[0], "y": at[1]})
+            await tool.client.close()
+        return frames
+
+    first, second = on(desktops, scenario)
+    assert (first == second).all()
+
+
+def test_a_browser_that_was_killed_is_told_from_a_living_one() -> None:
+    needs_chromium()
+
+    async def scenario():
+        async with ChromiumDesktop(160, 160) as desktop:
+            assert desktop.alive
+            os.kill(desktop.pids[1], signal.SIGKILL)
+            with pytest.raises(BrowserGone):
+                await desktop.evaluate("new Promise(() => {})")
+            assert not desktop.alive
+            with pytest.raises(BrowserGone):
+                await desktop.check()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [((10, 600), "64 to 4096"), ((640, 600, 9.0), "scale must be")],
+)
+def test_a_size_that_cannot_be_is_refused_before_anything_starts(arguments, words) -> None:
+    width, height, *scale = arguments
+    with pytest.raises(LabError, match=words):
+        ChromiumDesktop(width, height, scale=scale[0] if scale else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("absent", "package"), [("chromium", "chromium"), ("xvnc", "tigervnc-standalone-server")]
+)
+def test_a_missing_program_is_named_with_its_package(monkeypatch, absent, package) -> None:
+    from cua_lab.desktop import chromium, xvnc
+
+    monkeypatch.setattr({"chromium": chromium, "xvnc": xvnc}[absent], "PROGRAMS", ("no-such",))
+    if absent == "xvnc":
+        monkeypatch.setattr(chromium, "program", lambda: "/bin/true")
+
+    async def scenario():
+        await ChromiumDesktop(160, 160).start()
+
+    with pytest.raises(LabError, match=f"apt-get install {package}"):
+        asyncio.run(scenario())
