@@ -165,10 +165,12 @@ class SftSettings:
     """Demonstrations a step."""
     lr: Rate = 1.5e-3
     warmup_steps: Natural = 20
+    cooldown_steps: Natural = 20
+    """Last steps, in which the rate falls to zero."""
     weight_decay: Share = 0.0
     grad_clip: Annotated[float, Range(1e-3)] = 1.0
     stop_at: Share | None = None
-    """Stop when this share of sampled episodes succeeds: GRPO needs successes AND failures."""
+    """Cool down and stop when this share of sampled episodes succeeds: GRPO needs failures too."""
     check_every: Count = 25
     """Steps between two looks at `stop_at`."""
     check_episodes: Count = 64
@@ -185,6 +187,7 @@ class SftSettings:
             demonstrations=self.demonstrations,
             lr=self.lr,
             warmup_steps=self.warmup_steps,
+            cooldown_steps=self.cooldown_steps,
             weight_decay=self.weight_decay,
             grad_clip=self.grad_clip,
             stop_at=self.stop_at,

@@ -112,7 +112,8 @@ class StageRun:
         stage, sft = self.setup.stage, self.setup.stage.sft
         config = sft.config(derive_seed(self.setup.seed, stage.name, "sft"))
         with bar(f"{stage.name}: warm-up", sft.steps, "step") as progress:
-            for metrics in sft_steps(self.policy, demonstrator_of(self.setup), config):
+            steps = sft_steps(self.policy, demonstrator_of(self.setup), config)
+            for metrics in steps:
                 self.tally.add_seconds(sft=metrics.seconds)
                 self.tally.add_work(sft=metrics.sequence_tokens)
                 due = metrics.step % sft.check_every == 0 or metrics.step == sft.steps
@@ -122,7 +123,7 @@ class StageRun:
                 shown = {} if check is None else {"success": f"{check:.2f}"}
                 progress.set_postfix(loss=f"{metrics.loss:.3f}", **shown, refresh=False)
                 if check is not None and check >= (sft.stop_at or 1):
-                    break
+                    steps.cool_down()
                 await asyncio.sleep(0)  # where a Ctrl-C gets in
         self.engine.weights_updated(f"{stage.name}-0")
         self.policy.save(_warm_folder(self.folder, self.setup))

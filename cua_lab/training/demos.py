@@ -182,15 +182,20 @@ class GamePlayer:
     mean_keys: float = 2.5
     """Of the short lists, which follow a geometric law."""
     long_share: float = 0.1
-    """Share of lists with half to all of `max_keys`: they teach where a list must end, without
-    which valid calls dip once GRPO asks for more keys."""
+    """Share of long lists."""
+    longest: int = 16
+    """Keys of the longest lists, of which every second long one is; the others have half of it or
+    more. They teach where a list must end: a few keys before `max_keys`, so that GRPO, which asks
+    for more and more keys, does not push lists over the limit (valid calls fell to .72)."""
     max_keys: int = 20
+    """What the tool takes in one call."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.mean_keys <= self.max_keys:
+        if not 1 <= self.mean_keys <= self.longest <= self.max_keys:
             raise LabError(
-                f"mean_keys is {self.mean_keys}; expected 1 to max_keys ({self.max_keys})"
+                f"mean_keys is {self.mean_keys} and longest {self.longest}; expected "
+                f"1 <= mean_keys <= longest <= max_keys ({self.max_keys})"
             )
 
     def __call__(self, index: int) -> Demo:
@@ -210,9 +215,10 @@ class GamePlayer:
 
     def _count(self, rng: random.Random) -> int:
         if rng.random() < self.long_share:
-            return rng.randint(self.max_keys // 2, self.max_keys)
+            half = self.longest // 2
+            return self.longest if rng.random() < 0.5 else rng.randint(half, self.longest)
         count = 1
-        while count < self.max_keys and rng.random() < 1 - 1 / self.mean_keys:
+        while count < self.longest // 2 and rng.random() < 1 - 1 / self.mean_keys:
             count += 1
         return count
 

@@ -60,10 +60,12 @@ class SftConfig:
     """Distinct demos; they come again in a new order."""
     lr: float = 1.5e-3
     warmup_steps: int = 20
+    cooldown_steps: int = 20
+    """Last steps, in which the rate falls to zero."""
     weight_decay: float = 0.0
     grad_clip: float = 1.0
     stop_at: float | None = None
-    """Stop once `check` says at least this."""
+    """Cool down and stop once `check` says at least this."""
     check_every: int = 25
     seed: int = 0
 
@@ -140,14 +142,44 @@ def assistant_mask(policy: "Policy", ids: Sequence[int], turns: int) -> np.ndarr
     return mask
 
 
-def sft_steps(policy: "Policy", player: Player, config: SftConfig) -> Iterator[SftMetrics]:
+class SftSteps:
+    """The warm-up as an iterator: trains in place, one update for each value taken.
+
+    The caller may stop at any. `cool_down` stops well: a few more steps in which the rate falls to
+    zero. At the full rate the share of valid calls jumps by some percent from one update to the
+    next, and GRPO would start from whichever it was.
+    """
+
+    def __init__(self, policy: "Policy", player: Player, config: SftConfig) -> None:
+        self._policy, self._player, self._config = policy, player, config
+        self._step, self._last = 0, config.steps
+
+    def cool_down(self) -> None:
+        """End after `cooldown_steps` more steps; once begun, it only goes on."""
+        self._last = min(self._last, self._step + self._config.cooldown_steps)
+
+    def __iter__(self) -> Iterator[SftMetrics]:
+        config = self._config
+        optimizer = make_optimizer(self._policy, config)
+        demos = demo_stream(self._player, config.demonstrations, config.seed)
+        while self._step < self._last:
+            self._step += 1
+            started = time.perf_counter()
+            batch = [make_example(self._policy, next(demos)) for _ in range(config.batch)]
+            set_rate(optimizer, self._rate())
+            yield sft_step(self._policy, optimizer, batch, config, self._step, started)
+
+    def _rate(self) -> float:
+        """Up over `warmup_steps`, flat, down over the last `cooldown_steps`."""
+        config = self._config
+        up = self._step / max(1, config.warmup_steps)
+        down = (self._last - self._step + 1) / (config.cooldown_steps + 1)
+        return config.lr * min(1.0, up, down)
+
+
+def sft_steps(policy: "Policy", player: Player, config: SftConfig) -> SftSteps:
     """Train in place, one update for each value taken; the caller may stop at any."""
-    optimizer = make_optimizer(policy, config)
-    demos = demo_stream(player, config.demonstrations, config.seed)
-    for step in range(1, config.steps + 1):
-        started = time.perf_counter()
-        batch = [make_example(policy, next(demos)) for _ in range(config.batch)]
-        yield sft_step(policy, optimizer, batch, config, step, started)
+    return SftSteps(policy, player, config)
 
 
 def sft(
@@ -165,7 +197,8 @@ def sft(
     history: list[SftMetrics] = []
     bar = tqdm(total=config.steps, desc="SFT", unit="step", disable=None if progress else True)
     with bar:
-        for metrics in sft_steps(policy, player, config):
+        steps = sft_steps(policy, player, config)
+        for metrics in steps:
             due = metrics.step % config.check_every == 0 or metrics.step == config.steps
             if check is not None and due:
                 metrics = replace(metrics, check=check(metrics.step))
@@ -175,7 +208,7 @@ def sft(
             bar.update()
             bar.set_postfix(_shown(metrics), refresh=False)
             if metrics.check is not None and metrics.check >= (config.stop_at or math.inf):
-                break
+                steps.cool_down()
     return history
 
 
@@ -194,6 +227,12 @@ def make_optimizer(policy: "Policy", config: SftConfig) -> torch.optim.AdamW:
     )
 
 
+def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """The learning rate from now on."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+
+
 def sft_step(
     policy: "Policy",
     optimizer: torch.optim.Optimizer,
@@ -203,9 +242,6 @@ def sft_step(
     started: float,
 ) -> SftMetrics:
     """One update on one batch; `started` is when the batch was begun, for the record."""
-    lr = config.lr * min(1.0, step / max(1, config.warmup_steps))
-    for group in optimizer.param_groups:
-        group["lr"] = lr
     loss, tokens = sft_loss(policy, batch)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
@@ -217,7 +253,7 @@ def sft_step(
         tokens=tokens,
         sequence_tokens=sum(len(item.example.ids) for item in batch),
         grad_norm=float(norm),
-        lr=lr,
+        lr=optimizer.param_groups[0]["lr"],
         seconds=time.perf_counter() - started,
     )
 

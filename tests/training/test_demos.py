@@ -89,11 +89,12 @@ def test_the_screens_are_those_of_the_keys_played() -> None:
 
 
 def test_players_of_2048_are_weak_but_know_where_a_long_list_ends() -> None:
-    """Few keys leave room for GRPO; no long lists made valid calls dip to .62 at step 20."""
+    """Few keys leave room for GRPO; lists that drift over the limit made valid calls dip to .72."""
     lengths = [len(call["keys"]) for index in range(200) for call in calls(GAME(index))]
     assert 2.5 < sum(lengths) / len(lengths) < 5
-    assert max(lengths) == 20
-    assert 0.05 < sum(length >= 10 for length in lengths) / len(lengths) < 0.2
+    assert max(lengths) == 16
+    assert 0.05 < sum(length >= 8 for length in lengths) / len(lengths) < 0.2
+    assert 0.02 < sum(length == 16 for length in lengths) / len(lengths) < 0.1
     keys = Counter(
         key for index in range(50) for call in calls(GAME(index)) for key in call["keys"]
     )
@@ -101,7 +102,7 @@ def test_players_of_2048_are_weak_but_know_where_a_long_list_ends() -> None:
 
 
 def test_a_player_that_wants_more_keys_than_a_call_takes_is_refused() -> None:
-    with pytest.raises(LabError, match="mean_keys is 30"):
+    with pytest.raises(LabError, match="mean_keys is 30 and longest 16"):
         GamePlayer(SCENE, "Go.", mean_keys=30)
 
 

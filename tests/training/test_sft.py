@@ -113,26 +113,25 @@ def test_a_short_warm_up_teaches_the_form_of_a_call() -> None:
     assert probe(policy, CLICK, count=8, temperature=0.0, max_tokens=24).valid == 1.0
 
 
-def test_it_stops_when_the_check_is_content_and_tells_whoever_listens() -> None:
+def test_it_cools_down_and_stops_once_the_check_is_content() -> None:
     """Half inside: a GRPO group with successes AND failures has a gradient."""
     seen = []
     history = sft(
         new_policy(),
         CLICK,
-        SftConfig(steps=9, batch=2, stop_at=0.5, check_every=2),
+        SftConfig(steps=30, batch=2, stop_at=0.5, check_every=2, cooldown_steps=3),
         check=lambda step: step / 10,
         on_step=seen.append,
         progress=False,
     )
-    assert len(history) == 6  # 2 -> .2, 4 -> .4, 6 -> .6
-    assert [m.check for m in history] == [None, 0.2, None, 0.4, None, 0.6]
+    assert [m.check for m in history] == [None, 0.2, None, 0.4, None, 0.6, None, 0.8, None]
     assert seen == history
 
 
-def test_the_rate_warms_up() -> None:
-    config = SftConfig(steps=4, batch=2, lr=1e-3, warmup_steps=2)
+def test_the_rate_goes_up_stays_and_comes_down() -> None:
+    config = SftConfig(steps=7, batch=2, lr=1e-3, warmup_steps=2, cooldown_steps=3)
     rates = [m.lr for m in sft(new_policy(), CLICK, config, progress=False)]
-    assert rates == [5e-4, 1e-3, 1e-3, 1e-3]
+    assert rates == pytest.approx([5e-4, 1e-3, 1e-3, 1e-3, 7.5e-4, 5e-4, 2.5e-4])
 
 
 @pytest.mark.parametrize(
