@@ -2,7 +2,7 @@
 
 Data model: a `Row` is a sequence with everything the loss reads, all over the WHOLE sequence, so
 that any of it can be got wrong on purpose and compared. A `Look` is the gradient of the policy loss
-as one vector, with the ratio and the push of every masked-in token. Invariant: the policy is left
+as one vector, with ratio, push and entropy of every masked-in token. Invariant: the policy is left
 as it was.
 """
 
@@ -54,6 +54,8 @@ class Look:
     pushes: tuple[np.ndarray, ...]
     """(N_i,) a row: minus the gradient of the loss by the token's log-probability. Above 0 the
     update makes the token likelier, below 0 less likely, at 0 it does nothing."""
+    entropies: tuple[np.ndarray, ...]
+    """(N_i,) a row: nats, of the distribution that each token was drawn from."""
 
     @property
     def tokens(self) -> int:
@@ -88,7 +90,8 @@ def look(policy: "Policy", rows: Sequence[Row], *, temperature: float = 1.0, **l
     batch = collate(policy, [row.example for row in rows])
     where, old = _columns(rows, tuple(batch.ids.shape))
     policy.model.zero_grad(set_to_none=True)
-    logprobs = score(policy, batch, where, temperature=temperature).logprobs
+    scores = score(policy, batch, where, temperature=temperature)
+    logprobs = scores.logprobs
     logprobs.retain_grad()
     advantages = torch.tensor([row.advantage for row in rows])
     policy_loss(logprobs, old, advantages, where, **loss).loss.backward()
@@ -103,6 +106,7 @@ def look(policy: "Policy", rows: Sequence[Row], *, temperature: float = 1.0, **l
         gradient=torch.cat(flat),
         ratios=tuple(r[w].numpy() for r, w in zip(ratios, where, strict=True)),
         pushes=tuple(p[w].numpy() for p, w in zip(pushes, where, strict=True)),
+        entropies=tuple(e[w].numpy() for e, w in zip(scores.entropy, where, strict=True)),
     )
 
 

@@ -155,7 +155,7 @@ def _at_trained(column: Numbers, mask: Sequence[int], what: str) -> list[float |
     trained = sum(1 for kept in mask if kept)
     if isinstance(column, int | float):
         return [_json_number(column)] * trained
-    listed = list(column or ())
+    listed = [] if column is None else list(column)
     if len(listed) == len(mask):
         listed = [value for value, kept in zip(listed, mask, strict=True) if kept]
     elif len(listed) != trained:
