@@ -9,7 +9,6 @@ cannot be trained on becomes one write-off that says why; a fault of the set-up 
 
 import asyncio
 import logging
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,8 @@ from weakref import WeakKeyDictionary
 
 from cua_lab.errors import LabError
 from cua_lab.miles.recipe import MilesRecipe, from_args
-from cua_lab.rollout.runtimes import DAYTONA_KEY, make_runtime
+from cua_lab.miles.secrets import hide, redacted
+from cua_lab.rollout.runtimes import make_runtime
 
 if TYPE_CHECKING:
     from cua_lab.agent import LabAgentConfig
@@ -70,6 +70,7 @@ class Player:
 
         recipe = from_args(args)
         runtime = recipe.runtime
+        hide()
         tokenizer = load_tokenizer(args.hf_checkpoint)
         return cls(
             recipe=recipe,
@@ -246,12 +247,6 @@ def _serves(player: Player, args: Any) -> bool:
     url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/v1/"
     same = (player.base_url, player.model) == (url, str(args.hf_checkpoint))
     return same and player.recipe == from_args(args)
-
-
-def redacted(text: str) -> str:
-    """Without the Daytona key, should a provider have quoted it in an error."""
-    key = os.environ.get(DAYTONA_KEY)
-    return text.replace(key, "<the Daytona key>") if key else text
 
 
 def _task(ask: Ask) -> Any:

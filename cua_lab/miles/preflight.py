@@ -20,7 +20,7 @@ from typing import Any
 from cua_lab.doctor import Check
 from cua_lab.errors import LabError
 from cua_lab.miles.agreement import compare
-from cua_lab.miles.cost import checkpoint_bytes, checkpoints, costs_of, mib
+from cua_lab.miles.cost import Costs, checkpoint_bytes, checkpoints, costs_of, mib
 from cua_lab.miles.recipe import MilesRecipe
 from cua_lab.rollout.runtimes import DAYTONA_KEY, image_source
 
@@ -287,7 +287,7 @@ def _model(recipe: MilesRecipe) -> Iterator[Check]:
         fix = "hf download MODEL --local-dir FOLDER, whole"
         yield Check("model", "fail", f"{folder} lacks {', '.join(missing)}", fix)
         return
-    family = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
+    family = _family(folder)
     yield Check("model", "ok", f"{folder}: {family}, {mib(_weights(folder))}")
     yield _parser(recipe, folder)
     yield _space(recipe, family)
@@ -333,8 +333,31 @@ def _space(recipe: MilesRecipe, family: str) -> Check:
 # ─── arithmetic ──────────────────────────────────────────────────────────
 
 
+def _costs(recipe: MilesRecipe) -> Costs:
+    """With the model's own tokenizer and image geometry where its folder has them."""
+    from cua_lab.policy.vision import QWEN2_5_VL, QWEN3_VL
+
+    folder = Path(recipe.model.path)
+    geometry = QWEN2_5_VL if recipe.model.path and _family(folder) == "qwen2_5_vl" else QWEN3_VL
+    if not recipe.model.path or not (folder / "tokenizer.json").is_file():
+        return costs_of(recipe, geometry=geometry)
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return costs_of(
+        recipe, geometry=geometry, count_tokens=lambda text: len(tokenizer.encode(text).ids)
+    )
+
+
+def _family(folder: Path) -> str:
+    config = folder / "config.json"
+    if not config.is_file():
+        return "unknown"
+    return str(json.loads(config.read_text(encoding="utf-8")).get("model_type"))
+
+
 def _context(recipe: MilesRecipe) -> Iterator[Check]:
-    costs, context = costs_of(recipe), recipe.context
+    costs, context = _costs(recipe), recipe.context
     limit = min(context.limit, context.response + costs.prompt_tokens)
     saw = (
         f"{costs.frames} frames x {costs.frame_tokens} tokens and {recipe.agent.max_turns} answers:"
@@ -363,7 +386,7 @@ def _batch(recipe: MilesRecipe) -> Iterator[Check]:
 
 
 def _timeout(recipe: MilesRecipe) -> Iterator[Check]:
-    costs, minutes = costs_of(recipe), recipe.cluster.timeout_minutes
+    costs, minutes = _costs(recipe), recipe.cluster.timeout_minutes
     saw = (
         f"{mib(costs.batch_bytes)} of pixels a batch take {costs.transfer_minutes:.0f} minutes at"
         f" the published run's pace; collectives wait {minutes}"
@@ -384,7 +407,7 @@ def _disk(recipe: MilesRecipe) -> Iterator[Check]:
     standing = next(p for p in (folder, *folder.parents) if p.exists())
     free = shutil.disk_usage(standing).free
     one = checkpoint_bytes(_weights(Path(recipe.model.path))) if recipe.model.path else 0
-    dumps = costs_of(recipe).batch_bytes * recipe.train.rollouts
+    dumps = _costs(recipe).batch_bytes * recipe.train.rollouts
     need = one * checkpoints(recipe) + dumps
     saw = (
         f"{mib(free)} free at {standing}; {checkpoints(recipe)} checkpoints of {mib(one)} and"

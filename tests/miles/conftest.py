@@ -19,7 +19,7 @@ from cua_lab.recipes.loader import plain
 from cua_lab.serving.engine import Engine
 
 TURNS = 2
-WARM_UP = 40
+WARM_UP = 32
 """Optimizer steps; enough for calls that press keys most of the time."""
 
 

@@ -86,7 +86,7 @@ def test_played_episodes_carry_their_tokens_text_status_and_reward(
         assert sample.reward == about["reward"]
         assert 0.0 <= sample.reward <= 1.0
         assert about["graded"]
-        assert about["turns"] == 2
+        assert about["turns"] in (1, 2)  # an answer without a call ends the episode
         assert about["trained_tokens"] == sum(sample.loss_mask) > 0
         assert (about["part"], about["parts"]) == (0, 1)
         assert sample.weight_versions == []  # "default" is no number, and Miles takes the least
@@ -128,9 +128,11 @@ def test_pixels_match_the_image_tokens_of_every_sample(
         pads = sample.tokens.count(warm_policy.image_token_id)
         patches = int(inputs["image_grid_thw"].prod(dim=1).sum())
         assert patches == len(inputs["pixel_values"]) == pads * warm_policy.merge**2
-        assert len(inputs["image_grid_thw"]) == (1 if i == SABOTAGED else 2)
+        images = len(inputs["image_grid_thw"])
+        assert images == 1 if i == SABOTAGED else images in (1, 2)  # an invalid call shows none
         assert str(inputs["pixel_values"].dtype) == "torch.float32"
         assert str(inputs["image_grid_thw"].dtype) == "torch.int64"
+    assert any(len(s.multimodal_train_inputs["image_grid_thw"]) == 2 for s in group)
 
 
 def test_a_failed_episode_is_one_dummy_image_and_nothing_else(
@@ -165,7 +167,7 @@ def test_one_line_an_episode(miles_args: Any, caplog: pytest.LogCaptureFixture) 
     lines = sorted(r.getMessage() for r in caplog.records if r.name == "cua_lab.miles")
     assert len(lines) == 2
     assert lines[0].startswith("episode group-4-0 of 2048-score: reward 0.")
-    assert all(word in lines[0] for word in ("2 turns", "tokens", "divergences"))
+    assert all(word in lines[0] for word in (" turns", "tokens", "divergences"))
     assert lines[1].startswith("episode group-4-3 of 2048-score failed after 0 turns")
 
 

@@ -183,6 +183,16 @@ def test_numbers_that_do_not_go_together(node: Path, name: str, override: str, s
     assert look(node, name, override).status == status
 
 
+def test_costs_follow_the_models_family_and_tokenizer(node: Path, checkpoint: Path) -> None:
+    """Qwen2.5-VL cuts the same screenshot into 306 tokens instead of 240."""
+    assert "24 frames x 240 tokens" in look(node, "context").saw
+    (node / "model" / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
+    before = look(node, "context").saw
+    assert "24 frames x 306 tokens" in before
+    (node / "model" / "tokenizer.json").write_text((checkpoint / "tokenizer.json").read_text())
+    assert look(node, "context").saw != before
+
+
 def test_a_disk_that_the_checkpoints_would_fill(
     node: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
