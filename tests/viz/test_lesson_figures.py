@@ -11,6 +11,7 @@ from cua_lab.viz.aim import aim_figure
 from cua_lab.viz.dataway import BOXES, data_way
 from cua_lab.viz.keyroll import bars_of, key_name, key_roll
 from cua_lab.viz.spread import spread_figure, spread_of
+from cua_lab.viz.token_bars import token_bars
 
 LEFT, CONTROL = 0xFF51, 0xFFE3
 CHORD = [("down", CONTROL), ("down", ord("a")), ("up", ord("a")), ("up", CONTROL)]
@@ -48,6 +49,7 @@ def test_every_figure_draws_and_every_box_names_a_room() -> None:
         data_way(),
         key_roll({"one": CHORD, "none": []}),
         aim_figure(screen.reduce(2), screen, View((256, 256), 128, "0-1000"), (300, 700)),
+        token_bars(["<tool_call>", "\n$x$ " * 20], [1.0, 0.3]),
         spread_figure({"linear": [[0.1, 0.2]], "step": [[0.0, 0.0]]}),
     ]
     assert all(figure._repr_png_().startswith(b"\x89PNG") for figure in figures)
