@@ -19,6 +19,9 @@ def miles(
     output: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints and dumps; must outlive the node.")
     ] = None,
+    sources: Annotated[
+        Path | None, typer.Option("--miles", help="Miles' sources, the folder with train.py.")
+    ] = None,
     mode: Annotated[str, typer.Option(help="normal, rollout-only or smoke.")] = "normal",
     dry_run: Annotated[
         bool, typer.Option(help="Check and print the command; run nothing.")
@@ -33,7 +36,12 @@ def miles(
     from cua_lab.miles.launcher import command_of, for_mode, launch, write_resolved
     from cua_lab.miles.recipe import PUBLISHED, load_miles_recipe
 
-    paths = {"model.path": model, "tasks.data": data, "cluster.output": output}
+    paths = {
+        "model.path": model,
+        "tasks.data": data,
+        "cluster.output": output,
+        "cluster.miles": sources,
+    }
     given = [f"{key}={path.resolve()}" for key, path in paths.items() if path is not None]
     loaded = load_miles_recipe(recipe or PUBLISHED, [*(overrides or []), *given])
     sized = for_mode(loaded, mode)  # type: ignore[arg-type]

@@ -72,7 +72,7 @@ def for_mode(recipe: MilesRecipe, mode: Mode) -> MilesRecipe:
 def command_of(recipe: MilesRecipe, mode: Mode) -> Command:
     """The whole command; the recipe's paths must be set."""
     cluster = recipe.cluster
-    sources = [str(REPOSITORY), cluster.miles, *filter(None, [os.environ.get("PYTHONPATH")])]
+    sources = [str(REPOSITORY), cluster.sources, *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": os.pathsep.join(sources),
@@ -83,7 +83,7 @@ def command_of(recipe: MilesRecipe, mode: Mode) -> Command:
         ray=("ray", "start", "--head", f"--num-gpus={cluster.gpus}", "--disable-usage-stats"),
         flags=miles_flags(for_mode(recipe, mode), mode),
         runtime_env={"env_vars": env},
-        train=f"{cluster.miles}/train.py",
+        train=f"{cluster.sources}/train.py",
     )
 
 

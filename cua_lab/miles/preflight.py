@@ -126,7 +126,7 @@ def _engine(_: MilesRecipe) -> Iterator[Check]:
 
 
 def _miles(recipe: MilesRecipe) -> Iterator[Check]:
-    train = Path(recipe.cluster.miles) / "train.py"
+    train = Path(recipe.cluster.sources) / "train.py"
     if train.is_file():
         yield Check("miles", "ok", str(train))
     else:
@@ -135,7 +135,7 @@ def _miles(recipe: MilesRecipe) -> Iterator[Check]:
             "fail",
             f"no {train}",
             "git clone https://github.com/radixark/miles, or run inside its image; then"
-            " --set cluster.miles=FOLDER",
+            " --miles FOLDER",
         )
     if shutil.which("ray"):
         yield Check("ray", "ok", _version("ray") or "on the path")

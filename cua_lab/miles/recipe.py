@@ -7,6 +7,7 @@ One file feeds both, so that the plug-in and the command cannot disagree. Invari
 and numbers, and never a secret.
 """
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,8 +141,17 @@ class ClusterSettings:
     """Steps between checkpoints."""
     output: str = ""
     """Checkpoints, dumps and the resolved recipe; on storage that outlives the node."""
-    miles: str = "/root/miles"
-    """Miles' sources, as in its image: the folder with train.py."""
+    miles: str = ""
+    """Miles' sources, the folder with train.py; empty: where `import miles` finds it."""
+
+    @property
+    def sources(self) -> str:
+        """The folder itself; a guess where there is none, for preflight to name."""
+        if self.miles:
+            return self.miles
+        spec = importlib.util.find_spec("miles")
+        places = list(spec.submodule_search_locations or []) if spec else []
+        return str(Path(places[0]).parent if places else Path("miles"))
 
 
 @dataclass(frozen=True, slots=True)

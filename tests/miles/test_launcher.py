@@ -45,6 +45,7 @@ def recipe(tmp_path: Path, key_file: Path) -> MilesRecipe:
         overrides=[
             "model.path=/models/qwen",
             "tasks.data=/data/rows.jsonl",
+            "cluster.miles=/src/miles",
             f"cluster.output={tmp_path}/out",
             f"runtime.key_file={key_file}",
         ]
@@ -192,5 +193,5 @@ class _Quoting:
 
 def test_workers_find_this_package(recipe: MilesRecipe) -> None:
     path = command_of(recipe, "normal").runtime_env["env_vars"]["PYTHONPATH"]
-    assert path.split(":")[:2] == [str(REPOSITORY), recipe.cluster.miles]
+    assert path.split(":")[:2] == [str(REPOSITORY), "/src/miles"]
     assert (REPOSITORY / "cua_lab" / "miles" / "generate.py").is_file()

@@ -207,7 +207,7 @@ def test_the_command_is_printed_on_a_prepared_node(node: Path) -> None:
     options = [
         *("--model", f"{node}/model", "--data", f"{node}/rows.jsonl"),
         *("--output", f"{node}/out", "--set", f"runtime.key_file={node}/key"),
-        *("--set", f"cluster.miles={node}/miles", "--dry-run"),
+        *("--miles", f"{node}/miles", "--dry-run"),
     ]
     result = CliRunner().invoke(app, ["miles", *options])
     assert result.exit_code == 0, result.output
