@@ -27,8 +27,8 @@ SHARED = frozenset(field.name for field in dataclasses.fields(Stage)) - {"name"}
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come with the package."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    """The recipes of the main job that come with the package; those of SFT are `recipes.sft`'s."""
+    return sorted(p.stem for p in FOLDER.glob("*.yaml") if not p.stem.startswith("sft-"))
 
 
 def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Recipe:

@@ -1,6 +1,7 @@
 """Checkpoints of a training run: whole or not there.
 
-    <root>/step-000010/              a plain Hugging Face folder, which any engine loads
+    <root>/step-000010/              a plain Hugging Face folder, which any engine loads; or an
+                                     adapter alone, where only an adapter learns
     <root>/step-000010/training/     optimizer.safetensors, rng.safetensors, state.json
 
 Invariants: a checkpoint is written beside its place, flushed to disk and renamed into it, and
@@ -16,30 +17,56 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import load_policy
-from cua_lab.training.trainer import GRPOTrainer, TrainerState
+
+if TYPE_CHECKING:
+    from cua_lab.policy.policy import Policy
 
 STATE = "training/state.json"
 NAME = re.compile(r"step-(\d{6,})")
 
 
+class Trainer(Protocol):
+    """Whoever trains a policy: by GRPO or by SFT."""
+
+    policy: "Policy"
+    optimizer: Any
+    """torch.optim.AdamW over the parameters that learn."""
+    state: Any
+    """A dataclass of counters, `step` among them."""
+
+
+class Weights(Protocol):
+    """The part of a policy that learns, where it is not all of it."""
+
+    def save(self, folder: Path) -> Any: ...
+
+    def load(self, folder: Path) -> None: ...
+
+
 def save_checkpoint(
-    root: Path, trainer: GRPOTrainer, *, keep: int = 2, extra: Mapping[str, Any] | None = None
+    root: Path,
+    trainer: Trainer,
+    *,
+    keep: int = 2,
+    extra: Mapping[str, Any] | None = None,
+    weights: Weights | None = None,
 ) -> Path:
     """Write the trainer's state after its current step; keep the last `keep` checkpoints.
 
-    `extra` is the caller's own JSON, given back by `load_checkpoint`.
+    `extra` is the caller's own JSON, given back by `load_checkpoint`. `weights`: what learns, where
+    it is not the whole policy; the same is given to `load_checkpoint`.
     """
     target = root / f"step-{trainer.state.step:06d}"
     temporary = root / f".{target.name}.{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)
-    _write(temporary, trainer, dict(extra or {}))
+    _write(temporary, trainer, dict(extra or {}), weights)
     if target.exists():
         shutil.rmtree(target)
     temporary.rename(target)
@@ -71,7 +98,9 @@ def torn(path: Path) -> str | None:
     return None
 
 
-def load_checkpoint(path: Path, trainer: GRPOTrainer) -> dict[str, Any]:
+def load_checkpoint(
+    path: Path, trainer: Trainer, *, weights: Weights | None = None
+) -> dict[str, Any]:
     """Restore weights (in place: the engine shares them), optimizer, RNG and counters.
 
     Returns what `save_checkpoint` was given as `extra`. Whoever serves the weights must be told.
@@ -79,10 +108,13 @@ def load_checkpoint(path: Path, trainer: GRPOTrainer) -> dict[str, Any]:
     if problem := torn(path):
         raise LabError(f"the checkpoint {path} is torn: {problem}; use an older one")
     state = json.loads((path / STATE).read_text())
-    _restore_weights(path, trainer)
+    if weights is None:
+        _restore_weights(path, trainer)
+    else:
+        weights.load(path)
     _restore_optimizer(_load_tensors(path / "training/optimizer.safetensors"), trainer)
     _restore_rng(_load_tensors(path / "training/rng.safetensors"))
-    trainer.state = TrainerState(**state["trainer"])
+    trainer.state = type(trainer.state)(**state["trainer"])
     return state["extra"]
 
 
@@ -92,10 +124,10 @@ def _all(root: Path) -> list[Path]:
     return [path for path in root.iterdir() if NAME.fullmatch(path.name) and path.is_dir()]
 
 
-def _write(folder: Path, trainer: GRPOTrainer, extra: dict[str, Any]) -> None:
+def _write(folder: Path, trainer: Trainer, extra: dict[str, Any], weights: Weights | None) -> None:
     from safetensors.torch import save_file
 
-    trainer.policy.save(folder)
+    (weights or trainer.policy).save(folder)
     (folder / "training").mkdir()
     save_file(_optimizer_tensors(trainer), folder / "training/optimizer.safetensors")
     save_file(_rng_tensors(), folder / "training/rng.safetensors")
@@ -137,11 +169,11 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _named(trainer: GRPOTrainer) -> dict[str, Tensor]:
+def _named(trainer: Trainer) -> dict[str, Tensor]:
     return {n: p for n, p in trainer.policy.model.named_parameters() if p.requires_grad}
 
 
-def _optimizer_tensors(trainer: GRPOTrainer) -> dict[str, Tensor]:
+def _optimizer_tensors(trainer: Trainer) -> dict[str, Tensor]:
     """AdamW's state as `<quantity>/<parameter>`; empty before the first update."""
     return {
         f"{quantity}/{name}": value.detach().contiguous()
@@ -150,14 +182,14 @@ def _optimizer_tensors(trainer: GRPOTrainer) -> dict[str, Tensor]:
     }
 
 
-def _restore_optimizer(tensors: dict[str, Tensor], trainer: GRPOTrainer) -> None:
+def _restore_optimizer(tensors: dict[str, Tensor], trainer: Trainer) -> None:
     named = _named(trainer)
     trainer.optimizer.state.clear()
     for key, value in tensors.items():
         quantity, _, name = key.partition("/")
         if name not in named:
             raise LabError(f"the checkpoint's optimizer knows {name!r}, which the policy has not")
-        trainer.optimizer.state[named[name]][quantity] = value
+        trainer.optimizer.state[named[name]][quantity] = value.to(named[name].device)
 
 
 def _rng_tensors() -> dict[str, Tensor]:
@@ -174,7 +206,7 @@ def _restore_rng(states: dict[str, Tensor]) -> None:
             torch.cuda.set_rng_state(states[f"cuda:{index}"], index)
 
 
-def _restore_weights(path: Path, trainer: GRPOTrainer) -> None:
+def _restore_weights(path: Path, trainer: Trainer) -> None:
     model = trainer.policy.model
     saved = load_policy(path, dtype=str(model.dtype).removeprefix("torch.")).model.state_dict()
     own = model.state_dict()

@@ -1,0 +1,206 @@
+"""The SFT job: a file of samples makes a checkpoint that any engine serves.
+
+    runs/<name>/config.yaml, metrics.jsonl, summary.json   as the main job leaves them
+                checkpoint/    to go on from
+                adapter/       with LoRA: the adapter alone, as `peft` loads it
+                model/         the export: a plain checkpoint folder, merged, with `asking.json`
+                tensorboard/   where the recipe asks for it
+
+Invariant: `model/` is there exactly when the training has ended; a run that was stopped anywhere
+goes on from its last checkpoint with the same bits.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from cua_lab.computer.config import ACTIONS
+from cua_lab.dataset.asking import Asking, asking_of
+from cua_lab.recipes.loader import plain
+from cua_lab.recipes.sft import AskSettings, SftRecipe, dump_sft_recipe
+from cua_lab.run.folder import RunFolder
+from cua_lab.run.progress import bar
+
+if TYPE_CHECKING:
+    from cua_lab.policy.policy import Policy
+    from cua_lab.training.finetune import Finetune
+    from cua_lab.training.lora import Adapter
+    from cua_lab.training.sft import SftMetrics
+
+CACHED_IMAGES = 16
+"""Patches of screenshots that are kept: one of 1080p has 50 MB."""
+
+
+def run_sft(
+    recipe: SftRecipe,
+    file: Path,
+    folder: RunFolder,
+    *,
+    root: Path | None = None,
+    on_step: "Callable[[SftMetrics], None] | None" = None,
+) -> dict[str, Any]:
+    """Train, or go on; returns the summary that it wrote. `root`: where the screenshots are."""
+    import torch
+
+    from cua_lab.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+    from cua_lab.training.trackers import Trackers
+
+    torch.set_num_threads(recipe.model.threads)
+    torch.manual_seed(recipe.seed)  # of LoRA's first weights and of its dropout
+    started = perf_counter()
+    trainer, asking, adapter = prepare(recipe, file, root=root)
+    saved = latest_checkpoint(folder.checkpoints)
+    if saved is not None:
+        load_checkpoint(saved, trainer, weights=adapter)
+    folder.write("config.yaml", dump_sft_recipe(recipe))
+    folder.keep(lambda record: record["step"] <= trainer.state.step)
+    trackers = Trackers(recipe.track, folder.path, plain(recipe))
+    every, keep = recipe.train.checkpoint_every, recipe.train.keep_checkpoints
+
+    try:
+        with (
+            _interrupts() as asked,
+            bar("SFT", trainer.steps, "step", initial=trainer.state.step) as progress,
+        ):
+            for metrics in trainer:
+                values = _values(metrics)
+                folder.append("metrics.jsonl", _record(recipe, metrics) | values)
+                trackers.log(metrics.step, values)
+                if asked.is_set() or (every and metrics.step % every == 0):
+                    save_checkpoint(folder.checkpoints, trainer, keep=keep, weights=adapter)
+                if asked.is_set():
+                    raise KeyboardInterrupt
+                progress.update()
+                progress.set_postfix(loss=f"{metrics.loss:.3f}", refresh=False)
+                if on_step is not None:
+                    on_step(metrics)
+    finally:
+        trackers.close()
+    save_checkpoint(folder.checkpoints, trainer, keep=keep, weights=adapter)
+    summary = _summary(recipe, trainer, file, perf_counter() - started)
+    export(trainer.policy, asking, folder.path, adapter)
+    folder.write_json("summary.json", summary)
+    return summary
+
+
+@contextmanager
+def _interrupts() -> Iterator[threading.Event]:
+    """Set by the first Ctrl-C, so that an update is not cut in the middle; a second one cuts."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def heard(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, before)
+        asked.set()
+
+    before = signal.signal(signal.SIGINT, heard)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def prepare(
+    recipe: SftRecipe, file: Path, *, root: Path | None = None
+) -> "tuple[Finetune, Asking, Adapter | None]":
+    """Everything a recipe names, checked: all mistakes before any work."""
+    from cua_lab.policy.policy import build_policy, load_policy
+    from cua_lab.policy.template import chat_template
+    from cua_lab.training.finetune import Finetune, precision_of
+    from cua_lab.training.lora import attach
+    from cua_lab.training.sft_data import Reader, TrainingData, corpus_of_rows, read_training_rows
+
+    precision = precision_of(recipe.model)
+    checkpoint = recipe.policy.checkpoint
+    policy = None
+    if checkpoint is not None:
+        policy = load_policy(checkpoint, dtype=precision.stored(frozen=recipe.lora is not None))
+        if recipe.model.chat_template == "lab":
+            policy.tokenizer.chat_template = chat_template()
+    asking = _asking(policy, recipe.ask)
+    rows = read_training_rows(file, asking, space=recipe.data.space)
+    reader = Reader(rows, asking, recipe.data, root or file.parent)
+    if policy is None:
+        corpus = corpus_of_rows(reader)
+        policy = build_policy(recipe.policy.shape(), corpus, seed=recipe.seed, name=recipe.name)
+    policy.vision.cache_size = CACHED_IMAGES
+    data = TrainingData(reader, policy)
+    data.example(0)  # a template without tools, a missing screenshot
+    adapter = attach(policy, recipe.lora) if recipe.lora is not None else None
+    trainer = Finetune(
+        policy,
+        data,
+        recipe.train,
+        seed=recipe.seed,
+        precision=precision,
+        held_out=range(max(0, len(rows) - recipe.data.held_out), len(rows)),
+        gradient_checkpointing=recipe.model.gradient_checkpointing,
+    )
+    return trainer, asking, adapter
+
+
+def export(policy: "Policy", asking: Asking, folder: Path, adapter: "Adapter | None") -> Path:
+    """Write `model/`: merged, beside its place and renamed into it."""
+    import shutil
+
+    if adapter is not None:
+        adapter.save(folder / "adapter")
+        adapter.merge()
+    policy.model.to("cpu")
+    target, temporary = folder / "model", folder / ".model"
+    shutil.rmtree(temporary, ignore_errors=True)
+    policy.save(temporary)
+    asking.save(temporary)
+    shutil.rmtree(target, ignore_errors=True)
+    return temporary.rename(target)
+
+
+def _asking(policy: "Policy | None", settings: AskSettings) -> Asking:
+    from cua_lab.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT
+
+    prompts = {"long": SYSTEM_PROMPT, "short": SHORT_SYSTEM_PROMPT, "none": None}
+    system = prompts[settings.system]
+    if policy is not None:
+        return asking_of(policy, system=system, actions=settings.actions)
+    return Asking(system=system, actions=settings.actions or ACTIONS)
+
+
+def _values(metrics: "SftMetrics") -> dict[str, Any]:
+    return {
+        "loss": metrics.loss,
+        "held_out_loss": metrics.check,
+        "grad_norm": metrics.grad_norm,
+        "lr": metrics.lr,
+        "tokens": metrics.tokens,
+    }
+
+
+def _record(recipe: SftRecipe, metrics: "SftMetrics") -> dict[str, Any]:
+    """As the main job records its warm-up, so that a report reads both."""
+    return {"stage": recipe.name, "task": "sft", "phase": "sft", "step": metrics.step}
+
+
+def _summary(recipe: SftRecipe, trainer: "Finetune", file: Path, seconds: float) -> dict[str, Any]:
+    from cua_lab.run.job import machine, peak_rss_gib, versions
+
+    return {
+        "recipe": recipe.name,
+        "seed": recipe.seed,
+        "data": file.name,
+        "steps": trainer.state.step,
+        "parameters": trainer.policy.parameters,
+        "learning": sum(p.numel() for p in trainer.policy.model.parameters() if p.requires_grad),
+        "lora": None if recipe.lora is None else asdict(recipe.lora),
+        "held_out_loss": trainer.held_out_loss() if recipe.data.held_out else None,
+        "versions": versions(),
+        "machine": machine(recipe.model.threads),
+        "seconds": {"total": seconds},
+        "peak_rss_gib": peak_rss_gib(),
+    }

@@ -1,0 +1,229 @@
+"""Supervised fine-tuning of any policy this lab loads, whole or by adapters.
+
+    rows ──batches──▶ examples ──micro-batches──▶ loss ──▶ AdamW, cosine ──▶ merged export
+
+Invariants: the gradient of an update is that of the mean over all its assistant tokens, however it
+is cut into micro-batches; going on from a checkpoint gives the same bits as never having stopped.
+
+Why this is not TRL's SFTTrainer (1.16, read): with images its collator renders conversations
+without their tools, its training template for Qwen2.5-VL drops tool calls and counts the newline
+after `<|im_end|>`, which no engine samples, as the assistant's, and its masks exist only for
+templates that it knows to the byte. So the loop is a plain one over this package's masks and
+scores; the parts that are right are used as they are: peft, torch, transformers.
+"""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from cua_lab.errors import LabError
+from cua_lab.policy.scoring import Batch, collate, score
+from cua_lab.recipes.sft import ModelSettings, TrainSettings
+from cua_lab.training.sft import SftExample, SftMetrics, set_rate
+from cua_lab.training.sft_data import TrainingData, batches
+
+if TYPE_CHECKING:
+    from cua_lab.policy.policy import Policy
+
+
+@dataclass(slots=True)
+class FinetuneState:
+    """Counters that a checkpoint keeps."""
+
+    step: int = 0
+    """Updates done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Where and in which arithmetic a policy learns."""
+
+    device: str
+    bfloat16: bool
+
+    @property
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """Products in bfloat16; log-probabilities stay float32."""
+        if not self.bfloat16:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device, dtype=torch.bfloat16)
+
+    def stored(self, *, frozen: bool) -> str:
+        """How weights are loaded: those that learn need float32."""
+        return "bfloat16" if self.bfloat16 and frozen else "float32"
+
+
+def precision_of(settings: ModelSettings) -> Precision:
+    """What the recipe asks for, as far as this machine has it."""
+    cuda = torch.cuda.is_available()
+    if settings.device == "cuda" and not cuda:
+        raise LabError("model.device is cuda, but torch finds no GPU; set model.device=cpu")
+    device = "cuda" if cuda and settings.device != "cpu" else "cpu"
+    has_bfloat16 = device == "cuda" and torch.cuda.is_bf16_supported()
+    wanted = settings.precision
+    return Precision(device, has_bfloat16 if wanted == "auto" else wanted == "bfloat16")
+
+
+class Finetune:
+    """A training as an iterator: one update for each value taken; the caller may stop at any."""
+
+    def __init__(
+        self,
+        policy: "Policy",
+        data: TrainingData,
+        settings: TrainSettings,
+        *,
+        seed: int,
+        precision: Precision,
+        held_out: Sequence[int] = (),
+        gradient_checkpointing: bool = False,
+    ) -> None:
+        """`data`'s last rows, `held_out`, are measured and never trained on."""
+        trained = len(data) - len(held_out)
+        if trained < 1:
+            raise LabError(f"data.held_out is {len(held_out)} of {len(data)} rows: none is left")
+        self.policy, self.settings, self.state = policy, settings, FinetuneState()
+        self.steps = settings.steps or math.ceil(settings.epochs * trained / settings.batch)
+        self._data, self._held_out, self._precision = data, tuple(held_out), precision
+        self._order = list(
+            batches(
+                data.reader.rows[:trained],
+                data.reader.settings,
+                count=self.steps,
+                size=settings.batch,
+                seed=seed,
+            )
+        )
+        policy.model.to(precision.device)
+        if gradient_checkpointing:
+            save_memory(policy.model)
+        self.optimizer = make_optimizer(policy, settings)
+
+    def __iter__(self) -> Iterator[SftMetrics]:
+        """From wherever `state` stands; the network is left as it is used, in `eval`."""
+        with ThreadPoolExecutor(1, "sft-data") as ahead:
+            try:
+                waiting = ahead.submit(self._examples, self.state.step)
+                while self.state.step < self.steps:
+                    started = time.perf_counter()
+                    examples = waiting.result()
+                    if self.state.step + 1 < self.steps:
+                        waiting = ahead.submit(self._examples, self.state.step + 1)
+                    yield self._update(examples, started)
+            finally:
+                waiting.cancel()
+                self.policy.model.eval()
+
+    def _examples(self, step: int) -> list[SftExample]:
+        if step >= self.steps:
+            return []
+        return [self._data.example(index) for index in self._order[step]]
+
+    def _update(self, examples: Sequence[SftExample], started: float) -> SftMetrics:
+        tokens = sum(int(item.loss_mask.sum()) for item in examples)
+        set_rate(self.optimizer, rate_at(self.state.step, self.steps, self.settings))
+        self.optimizer.zero_grad(set_to_none=True)
+        self.policy.model.train()
+        loss = 0.0
+        for micro in _micro(examples, self.settings.micro_batch):
+            part = self._nats(micro) / tokens
+            part.backward()
+            loss += float(part.detach())
+        norm = torch.nn.utils.clip_grad_norm_(_learning(self.policy), self.settings.grad_clip)
+        self.optimizer.step()
+        self.policy.model.eval()
+        self.state.step += 1
+        step = self.state.step
+        due = bool(self._held_out) and (
+            step % self.settings.measure_every == 0 or step == self.steps
+        )
+        return SftMetrics(
+            step=step,
+            loss=loss,
+            tokens=tokens,
+            sequence_tokens=sum(len(item.example.ids) for item in examples),
+            grad_norm=float(norm),
+            lr=self.optimizer.param_groups[0]["lr"],
+            seconds=time.perf_counter() - started,
+            check=self.held_out_loss() if due else None,
+        )
+
+    @torch.no_grad()
+    def held_out_loss(self) -> float:
+        """Mean cross-entropy over the assistant's tokens of the rows never trained on, nats."""
+        size = self.settings.micro_batch or self.settings.batch
+        total, tokens = 0.0, 0
+        for first in range(0, len(self._held_out), size):
+            part = [self._data.example(index) for index in self._held_out[first : first + size]]
+            total += float(self._nats(part))
+            tokens += sum(int(item.loss_mask.sum()) for item in part)
+        return total / tokens
+
+    def _nats(self, examples: Sequence[SftExample]) -> torch.Tensor:
+        """Summed cross-entropy over the assistant's tokens."""
+        batch = on_device(
+            collate(self.policy, [item.example for item in examples]), self._precision.device
+        )
+        where = torch.zeros_like(batch.ids, dtype=torch.bool)  # (B, T)
+        for row, item in enumerate(examples):
+            where[row, : len(item.loss_mask)] = torch.from_numpy(item.loss_mask)
+        with self._precision.autocast:
+            return -score(self.policy, batch, where).logprobs[where].sum()
+
+
+def rate_at(step: int, steps: int, settings: TrainSettings) -> float:
+    """The learning rate of update number `step` (from 0): up in a line, down along a cosine."""
+    rising = round(settings.warmup * steps)
+    if step < rising:
+        return settings.lr * (step + 1) / (rising + 1)
+    done = (step - rising) / max(1, steps - rising)
+    falling = 0.5 * (1 + math.cos(math.pi * done))
+    return settings.lr * (settings.final_lr + (1 - settings.final_lr) * falling)
+
+
+def make_optimizer(policy: "Policy", settings: TrainSettings) -> torch.optim.AdamW:
+    """AdamW on what learns; only matrices decay."""
+    parameters = _learning(policy)
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": settings.weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=settings.lr,
+        betas=(0.9, settings.beta2),
+        fused=True,
+    )
+
+
+def save_memory(model: Any) -> None:
+    """Checkpoint activations; transformers 5.24 calls it by another name than 5.20."""
+    enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
+    enable({"use_reentrant": False})  # re-entrant ones need inputs with a gradient
+
+
+def on_device(batch: Batch, device: str) -> Batch:
+    """The batch's tensors moved."""
+    return replace(
+        batch,
+        ids=batch.ids.to(device),
+        positions=batch.positions.to(device),
+        pixels=batch.pixels.to(device),
+        grids=batch.grids.to(device),
+    )
+
+
+def _learning(policy: "Policy") -> list[torch.nn.Parameter]:
+    return [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
+
+
+def _micro(examples: Sequence[SftExample], size: int | None) -> Iterator[Sequence[SftExample]]:
+    size = size or len(examples)
+    for first in range(0, len(examples), size):
+        yield examples[first : first + size]
