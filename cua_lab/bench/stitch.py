@@ -2,14 +2,15 @@
 
 An episode is a growing prompt with one screenshot a turn and a call for each answer, its ids parsed
 from JSON as they come from a server. With divergences, every answer has a blank line before its
-call that the next prompt shows as a single newline. Times are the best of several, in ms.
+call that the next prompt shows as a single newline. Times are CPU-ms, the best of several, so that
+a busy machine measures nearly the same.
 """
 
 import json
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from time import perf_counter
+from time import process_time
 from typing import TypeVar
 
 from cua_lab.bench.reference import stitch_by_walking
@@ -123,9 +124,9 @@ def _recorded(parsed: list[tuple[list[int], list[int]]]) -> list[Turn]:
 def _best(run: Callable[[], T], repeats: int) -> tuple[float, T]:
     times = []
     for _ in range(repeats):
-        started = perf_counter()
+        started = process_time()
         result = run()
-        times.append(perf_counter() - started)
+        times.append(process_time() - started)
     return min(times) * 1e3, result
 
 

@@ -27,7 +27,7 @@ def bench_stitch(
 
     from cua_lab.bench.stitch import table
 
-    shown = Table(title=f"stitching one episode, ms, best of {repeats}")
+    shown = Table(title=f"stitching one episode, CPU-ms, best of {repeats}")
     headings = ("turns", "tokens", "divergences", "record", "stitch", "published way", "faster")
     for heading in (*headings, "trained / sampled"):
         shown.add_column(heading, justify="right")
