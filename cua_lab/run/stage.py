@@ -8,7 +8,7 @@ run which was stopped anywhere goes on from there. Invariant: what a stage write
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cua_lab.serving.engine import Engine
     from cua_lab.training.trainer import GRPOTrainer
 
-PICTURED = 2
+PICTURED = 6
 """Episodes of each evaluation whose screenshots are kept for the film strips."""
 
 
@@ -200,6 +200,8 @@ class StageRun:
         times = {"train_s": metrics.seconds, "step_s": perf_counter() - started}
         self.folder.append("timings.jsonl", record | times)
         self._record_episodes(episodes, "grpo", metrics.step)
+        if metrics.step == self.setup.stage.grpo.steps:
+            self._save_viewer(episodes, samples)
         valid = "?" if seen.valid_tool_calls is None else f"{seen.valid_tool_calls.mean:.2f}"
         return {"reward": f"{metrics.reward_mean:.3f}", "valid": valid}
 
@@ -228,6 +230,27 @@ class StageRun:
             episode=episode.id,
             status=episode.status,
         )
+
+    def _save_viewer(self, episodes: Sequence[Episode], samples: "Sequence[Sample]") -> None:
+        """The best and the worst of the last step's first group, token by token."""
+        from cua_lab.training.trainer import advantages_of
+        from cua_lab.viz.frames import frames_of
+        from cua_lab.viz.payload import viewer_payload
+
+        advantages = advantages_of(samples, self.setup.stage.grpo).values
+        group = [i for i, s in enumerate(samples) if s.group == samples[0].group and s.counts]
+        if not group:
+            return
+        ends = sorted({max(group, key=_reward(samples)), min(group, key=_reward(samples))})
+        pictures = {episode.id: frames_of(episode) for episode in episodes}
+        payload = viewer_payload(
+            [samples[i] for i in ends],
+            self.codec,
+            images=[pictures[samples[i].episode][: len(samples[i].image_grid_thw)] for i in ends],
+            advantages=[advantages[i] for i in ends],
+            title=f"{self.setup.stage.name}: two members of the last group",
+        )
+        self.folder.write_json("viewer.json", payload)
 
     # ─── measuring ────────────────────────────────────────────────────
 
@@ -369,6 +392,11 @@ def episode_record(episode: Episode, frames: Sequence[str] = ()) -> dict[str, An
 
 def _warm_folder(folder: RunFolder, setup: Setup) -> Path:
     return folder.checkpoints / setup.stage.name / "warm-up"
+
+
+def _reward(samples: "Sequence[Sample]") -> Callable[[int], float]:
+    """The reward of a sample by its index; only samples that count are asked."""
+    return lambda index: samples[index].reward or 0.0
 
 
 def _mean(value: Any) -> float | None:

@@ -88,6 +88,12 @@ def test_a_run_leaves_a_report_that_needs_nothing_else(smoke_run: Path) -> None:
     assert "https://" not in report
 
 
+def test_a_run_leaves_two_siblings_to_look_at_token_by_token(smoke_run: Path) -> None:
+    payload = json.loads((smoke_run / "viewer.json").read_text())
+    assert 1 <= len(payload["members"]) <= 2
+    assert all(member["images"] for member in payload["members"])
+
+
 def test_two_runs_with_one_seed_write_the_same_bits(
     smoke_run: Path, smoke_recipe: Recipe, warm_copy: Callable[[], Path]
 ) -> None:
