@@ -37,8 +37,9 @@ def landscape_figure(
     weights: GroundingWeights | None = None,
 ) -> "Figure":
     """The total and its three pieces, with the target's box drawn in."""
-    from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
+
+    from cua_lab.viz.picture import Picture
 
     reward = landscape(box, target=target, weights=weights)
     panels = {
@@ -48,7 +49,7 @@ def landscape_figure(
         "exact": reward.exact,
     }
     with paper():
-        figure = Figure(figsize=(11, 3), layout="constrained")
+        figure = Picture(figsize=(11, 3), layout="constrained")
         for axes, (title, values) in zip(figure.subplots(1, 4), panels.items(), strict=True):
             image = axes.imshow(values, extent=(0, 1, 1, 0), cmap="viridis")
             corner, size = box[:2], (box[2] - box[0], box[3] - box[1])
