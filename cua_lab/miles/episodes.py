@@ -77,7 +77,11 @@ class Player:
             base_url=f"http://{args.sglang_router_ip}:{args.sglang_router_port}/v1/",
             model=str(args.hf_checkpoint),
             runtime=make_runtime(
-                runtime.kind, recipe.tasks.package, name=runtime.name, key_file=runtime.key_file
+                recipe.tasks.package,
+                runtime.kind,
+                concurrency=runtime.max_sandboxes,
+                image=runtime.name,
+                key_file=runtime.key_file,
             ),
             tokenizer=tokenizer,
             vision=load_vision(args.hf_checkpoint),

@@ -1,197 +1,140 @@
-"""Where episodes run: in this process, in a Docker container each, or in a Daytona sandbox each.
+"""Where episodes run: one word of a recipe becomes a HUD runtime.
 
-    env package (env.py, tasks.py, Dockerfile.hud) ──make_runtime──▶ a HUD runtime provider
+    local        in this process, a new env for each episode
+    subprocess   a child process per episode, as `python -m hud.environment.server` serves it
+    docker       a container per episode, from the image of the package's Dockerfile.hud
+    daytona      a sandbox in the cloud per episode, from the same image
 
-An image is built from the package's own `Dockerfile.hud`. Its context is the nearest folder above
-that has all that the file copies; where that is not the package itself, the file and just those
-parts are staged in one folder, so that no upload takes a repository along. Invariant: a secret goes
-from its file into this process's environment, where the provider's SDK reads it, and nowhere else.
+Invariant: `make_runtime` finds out before anything starts whether the runtime can work at all: a
+missing program, SDK, key or image is a `LabError` that says how to get it. Credentials come from a
+file alone, never from a recipe, and are never shown.
 """
 
+import importlib
 import importlib.util
-import json
 import os
-import re
-import shlex
 import shutil
-from dataclasses import dataclass
+import subprocess
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from cua_lab.errors import LabError
 
-Placement = Literal["local", "docker", "daytona"]
-DOCKERFILE = "Dockerfile.hud"
-PORT = 8765
-DAYTONA_KEY = "DAYTONA_API_KEY"
-
-
-@dataclass(frozen=True, slots=True)
-class ImageSource:
-    """What an image is built from."""
-
-    dockerfile: Path
-    context: Path
-    """The folder that COPY starts from."""
-    copied: tuple[str, ...]
-    """Sources of the file's COPY and ADD lines, relative to the context."""
-    workdir: str
-    command: str
-    """What serves the env, as one shell line."""
-
-    def build_command(self, tag: str) -> str:
-        """For people: how to make the Docker image."""
-        return f"docker build -f {self.dockerfile} -t {tag} {self.context}"
-
-
-def package_folder(package: str | Path) -> Path:
-    """The folder of a HUD env package given by its dotted name or its path."""
-    path = Path(package)
-    if path.is_dir():
-        return path.resolve()
-    try:
-        spec = importlib.util.find_spec(str(package))
-    except (ModuleNotFoundError, ValueError):
-        spec = None
-    if spec is None or not spec.submodule_search_locations:
-        raise LabError(
-            f"no HUD env package {str(package)!r}: give a dotted name such as cua_lab.envs.lab or a"
-            f" folder with env.py, tasks.py and {DOCKERFILE}"
-        )
-    return Path(next(iter(spec.submodule_search_locations))).resolve()
-
-
-def image_source(package: str | Path) -> ImageSource:
-    """Read the package's Dockerfile.hud."""
-    dockerfile = package_folder(package) / DOCKERFILE
-    if not dockerfile.is_file():
-        raise LabError(
-            f"{dockerfile.parent} has no {DOCKERFILE}: an env needs one to run in a container or a"
-            f" sandbox; `hud init` writes one, and cua_lab/envs/lab/{DOCKERFILE} is an example"
-        )
-    lines = _instructions(dockerfile.read_text(encoding="utf-8"))
-    copied = tuple(
-        source for name, rest in lines if name in ("COPY", "ADD") for source in _sources(rest)
-    )
-    commands = [rest for name, rest in lines if name == "CMD"]
-    if not commands:
-        raise LabError(f"{dockerfile} has no CMD, so nothing says how its env is served")
-    workdirs = [rest for name, rest in lines if name == "WORKDIR"]
-    return ImageSource(
-        dockerfile=dockerfile,
-        context=_context(dockerfile, copied),
-        copied=copied,
-        workdir=workdirs[-1] if workdirs else "/",
-        command=_shell(commands[-1]),
-    )
-
-
-def stage_image(source: ImageSource, folder: Path) -> Path:
-    """Dockerfile and what it copies in one folder; returns the file there."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for name in source.copied:
-        origin, target = source.context / name, folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if origin.is_dir():
-            ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
-            shutil.copytree(origin, target, ignore=ignore, dirs_exist_ok=True)
-        else:
-            shutil.copy2(origin, target)
-    return Path(shutil.copy2(source.dockerfile, folder / source.dockerfile.name))
+Kind = Literal["local", "subprocess", "docker", "daytona"]
+KINDS: tuple[str, ...] = get_args(Kind)
+KEY_FILE = "DAYTONA_API_KEY_FILE"
+"""The variable that names the file with the Daytona key."""
 
 
 def make_runtime(
-    kind: Placement,
     package: str,
+    kind: Kind = "local",
     *,
-    name: str = "cua-lab-env",
-    key_file: str | Path = "~/.config/daytona/api_key",
+    concurrency: int = 1,
+    image: str | None = None,
+    key_file: str | Path | None = None,
 ) -> Any:
-    """A HUD runtime provider; `name` is the Docker image's or the Daytona snapshot's."""
+    """The HUD runtime that plays the rows of an env package.
+
+    `image` is the container image or Daytona's snapshot, by default named as the package's
+    Dockerfile says; `key_file` holds the Daytona key, by default the file that
+    DAYTONA_API_KEY_FILE names.
+    """
+    if kind not in KINDS:
+        raise LabError(f"runtime is {kind!r}; choose {', '.join(KINDS)}")
     if kind == "local":
-        return _local(package)
-    source = image_source(package)
+        return _local(package, concurrency)
+    if kind == "subprocess":
+        from hud.eval import SubprocessRuntime
+
+        return SubprocessRuntime(_folder(package) / "env.py")
     if kind == "docker":
-        from hud.eval import DockerRuntime
-
-        return DockerRuntime(name, port=PORT)
-    if kind == "daytona":
-        return _daytona(source, name, Path(key_file))
-    raise LabError(f"a runtime is local, docker or daytona, not {kind!r}")
+        return _docker(package, image or image_of(package))
+    return _daytona(package, image, key_file)
 
 
-def _local(package: str) -> Any:
+def image_of(package: str) -> str:
+    """The image's name, as the package's Dockerfile says: its `docker build ... -t NAME`."""
+    text = dockerfile_of(package).read_text(encoding="utf-8")
+    line = next((line for line in text.splitlines() if " -t " in line), None)
+    if line is None:
+        raise LabError(f"{dockerfile_of(package)} does not say `docker build ... -t NAME`")
+    return line.split(" -t ")[1].split()[0]
+
+
+def dockerfile_of(package: str) -> Path:
+    """The package's Dockerfile."""
+    path = _folder(package) / "Dockerfile.hud"
+    if not path.is_file():
+        raise LabError(f"{package} has no Dockerfile.hud, so it runs local or subprocess only")
+    return path
+
+
+def _folder(package: str) -> Path:
+    try:
+        spec = importlib.util.find_spec(package)
+    except ModuleNotFoundError:
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
+        raise LabError(f"no HUD env package {package!r}: give one such as cua_lab.envs.lab")
+    return Path(spec.submodule_search_locations[0])
+
+
+def _local(package: str, concurrency: int) -> Any:
     from hud.eval import LocalRuntime
 
-    if Path(package).is_dir():
-        return LocalRuntime(Path(package) / "env.py")
-    module = importlib.import_module(f"{package}.env")
-    return LocalRuntime(getattr(module, "build", None) or module.env)
-
-
-def _daytona(source: ImageSource, name: str, key_file: Path) -> Any:
-    from hud.eval import DaytonaRuntime
-
-    try:
-        from daytona import Image
-    except ModuleNotFoundError as error:
-        raise LabError("the Daytona SDK is missing: pip install 'hud[daytona]'") from error
-    load_key(key_file, DAYTONA_KEY)
-    dockerfile = source.dockerfile
-    if source.context != dockerfile.parent:
-        # Daytona hashes what it uploads and rebuilds on a change: the same folder each time.
-        dockerfile = stage_image(source, Path.home() / ".cache" / "cua-lab" / "images" / name)
-    return DaytonaRuntime(
-        name,
-        image=Image.from_dockerfile(dockerfile),
-        command=source.command,
-        workdir=source.workdir,
-        port=PORT,
-    )
-
-
-def load_key(key_file: str | Path, variable: str) -> str:
-    """Put a key into this process's environment from its file; one that is set already wins."""
-    if os.environ.get(variable):
-        return os.environ[variable]
-    path = Path(key_file).expanduser()
-    try:
-        key = path.read_text(encoding="utf-8").strip()
-    except OSError as error:
+    env = importlib.import_module(f"{package}.env")
+    most = getattr(env, "MOST_AT_ONCE", None)
+    if most is not None and concurrency > most:
         raise LabError(
-            f"no {variable}: cannot read {path} ({error.strerror}); write the key into that file,"
-            f" for your eyes only: install -m 600 /dev/stdin {path}"
-        ) from error
-    if not key:
-        raise LabError(f"{path} is empty; write the key for {variable} into it")
-    os.environ[variable] = key
-    return key
+            f"{package} plays at most {most} episodes at once in one process, each in a browser of "
+            f"its own; got run.concurrency {concurrency}: lower it, or give more processes with "
+            "runtime: subprocess"
+        )
+    return LocalRuntime(env.build)
 
 
-def _instructions(text: str) -> list[tuple[str, str]]:
-    """(NAME, rest) of each line, comments dropped, continued lines joined."""
-    kept = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
-    joined = re.sub(r"\\\s*\n", " ", "\n".join(kept))
-    pairs = (line.strip().partition(" ") for line in joined.splitlines() if line.strip())
-    return [(name.upper(), rest.strip()) for name, _, rest in pairs]
+def _docker(package: str, image: str) -> Any:
+    from hud.eval import DockerRuntime
+
+    if shutil.which("docker") is None:
+        raise LabError(
+            "runtime is docker, but there is no `docker` on the PATH: install Docker, or choose "
+            "runtime: subprocess"
+        )
+    if _quiet("docker", "version", "--format", "{{.Server.Version}}") != 0:
+        raise LabError(
+            "runtime is docker, but no Docker engine answers (`docker version` fails): start it, "
+            "or choose runtime: subprocess"
+        )
+    if _quiet("docker", "image", "inspect", image) != 0:
+        file = dockerfile_of(package)
+        raise LabError(
+            f"there is no image {image!r}: build it from the root of the repository with "
+            f"`docker build -f {_from_root(file)} -t {image} .`"
+        )
+    return DockerRuntime(image)
 
 
-def _sources(rest: str) -> list[str]:
-    """Sources of a COPY line that come from the context."""
-    words = json.loads(rest) if rest.startswith("[") else shlex.split(rest)
-    if any(word.startswith("--from") for word in words):
-        return []
-    plain = [word for word in words if not word.startswith("--")]
-    return [word for word in plain[:-1] if "://" not in word]
+def _from_root(file: Path) -> str:
+    parts = file.parts
+    return "/".join(parts[parts.index("cua_lab") :]) if "cua_lab" in parts else file.name
 
 
-def _context(dockerfile: Path, copied: tuple[str, ...]) -> Path:
-    for folder in (dockerfile.parent, *dockerfile.parents[1:]):
-        if all(any(folder.glob(name)) or (folder / name).exists() for name in copied):
-            return folder
-    raise LabError(f"{dockerfile} copies {', '.join(copied)}, and no folder above it has all of it")
+def _quiet(*command: str) -> int:
+    try:
+        return subprocess.run(command, capture_output=True, timeout=30, check=False).returncode
+    except subprocess.TimeoutExpired:
+        return 1
 
 
-def _shell(command: str) -> str:
-    return shlex.join(json.loads(command)) if command.startswith("[") else command
+def _daytona(package: str, image: str | None, key_file: str | Path | None) -> Any:
+    from cua_lab.rollout.images import daytona_runtime
+
+    path = key_file or os.environ.get(KEY_FILE)
+    if not path:
+        raise LabError(
+            f"runtime is daytona, but there is no key: put it into a file that only you can read "
+            f"and name the file in {KEY_FILE}"
+        )
+    return daytona_runtime(package, image or image_of(package), path)

@@ -45,7 +45,7 @@ class Wandb:
     """A run of Weights & Biases; going on with a training goes on with its run."""
 
     def __init__(self, settings: WandbSettings, folder: Path, config: Mapping[str, Any]) -> None:
-        from cua_lab.rollout.runtimes import load_key
+        from cua_lab.rollout.keys import load_key
 
         try:
             import wandb

@@ -1,115 +1,84 @@
-"""Runtimes from an env package's own Dockerfile.hud."""
+"""One word of a recipe places the same rows; what cannot work is said before anything starts."""
 
+import re
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from hud.eval import LocalRuntime, SubprocessRuntime
 
 from cua_lab.errors import LabError
-from cua_lab.rollout.runtimes import image_source, load_key, make_runtime, stage_image
+from cua_lab.rollout import runtimes
+from cua_lab.rollout.runtimes import dockerfile_of, image_of, make_runtime
 
-SERVE = "python -m hud.environment.server cua_lab/envs/lab/env.py --host 0.0.0.0 --port 8765"
-
-
-def package(folder: Path, dockerfile: str) -> Path:
-    folder.mkdir(parents=True)
-    (folder / "env.py").write_text("")
-    (folder / "Dockerfile.hud").write_text(dockerfile)
-    return folder
+PACKAGES = ("cua_lab.envs.lab", "cua_lab.envs.browser", "cua_lab.envs.miniwob")
+KEY = "dtn_not_a_real_key"
 
 
-def test_the_labs_own_package_is_read_from_its_dockerfile() -> None:
-    source = image_source("cua_lab.envs.lab")
-    assert source.copied == ("cua_lab",)
-    assert (source.context / "cua_lab" / "envs" / "lab").is_dir()
-    assert (source.workdir, source.command) == ("/app", SERVE)
-    assert source.build_command("x").startswith(f"docker build -f {source.dockerfile} -t x ")
+def test_local_and_subprocess_need_nothing() -> None:
+    assert isinstance(make_runtime("cua_lab.envs.lab", concurrency=64), LocalRuntime)
+    assert isinstance(make_runtime("cua_lab.envs.lab", "subprocess"), SubprocessRuntime)
 
 
-def test_a_package_that_copies_itself_is_its_own_context(tmp_path: Path) -> None:
-    """What `hud init` writes; continued lines, flags, stages and URLs are no sources."""
-    folder = package(
-        tmp_path / "web",
-        "FROM a AS b\n# COPY nothing .\nCOPY --from=b /x /y\nADD https://e.org/f /f\n"
-        'COPY --chown=1 env.py \\\n  ./\nCOPY ["env.py", "/z"]\nCMD hud serve env.py\n',
-    )
-    source = image_source(folder)
-    assert source.context == folder
-    assert source.copied == ("env.py", "env.py")
-    assert (source.workdir, source.command) == ("/", "hud serve env.py")
-
-
-def test_only_what_is_copied_is_staged(tmp_path: Path) -> None:
-    """Daytona uploads the context and rebuilds on any change: no caches, no neighbours."""
-    root = tmp_path / "repository"
-    folder = package(root / "envs" / "web", "FROM a\nCOPY shared /s\nCMD x\n")
-    (root / "shared" / "__pycache__").mkdir(parents=True)
-    (root / "shared" / "__pycache__" / "a.pyc").write_text("")
-    (root / "shared" / "a.py").write_text("a")
-    (root / "secret.txt").write_text("s")
-    staged = stage_image(image_source(folder), tmp_path / "staged")
-    files = sorted(str(p.relative_to(staged.parent)) for p in staged.parent.rglob("*"))
-    assert files == ["Dockerfile.hud", "shared", "shared/a.py"]
+def test_more_episodes_at_once_than_there_can_be_browsers_are_refused() -> None:
+    """They would wait for each other's desktops, and the engine's rounds for them: for ever."""
+    with pytest.raises(LabError, match=r"at most 8 .* got run\.concurrency 32"):
+        make_runtime("cua_lab.envs.browser", concurrency=32)
 
 
 @pytest.mark.parametrize(
-    ("dockerfile", "words"),
+    ("package", "kind", "words"),
     [
-        (None, "has no Dockerfile.hud"),
-        ("FROM a\n", "has no CMD"),
-        ("COPY q .\nCMD x\n", "copies q"),
+        ("cua_lab.envs.lab", "cloud", "choose local, subprocess, docker, daytona"),
+        ("no.such.package", "subprocess", "no HUD env package"),
     ],
 )
-def test_what_a_package_lacks_is_named(tmp_path: Path, dockerfile: str | None, words: str) -> None:
-    folder = package(tmp_path / "web", dockerfile or "")
-    if dockerfile is None:
-        (folder / "Dockerfile.hud").unlink()
+def test_a_wrong_word_is_answered_with_the_right_ones(package, kind, words) -> None:
     with pytest.raises(LabError, match=words):
-        image_source(folder)
+        make_runtime(package, kind)
 
 
-def test_docker_and_local_runtimes_are_huds_own() -> None:
-    from hud.eval import DockerRuntime, LocalRuntime
-
-    assert isinstance(make_runtime("local", "cua_lab.envs.lab"), LocalRuntime)
-    docker = make_runtime("docker", "cua_lab.envs.lab", name="lab:1")
-    assert isinstance(docker, DockerRuntime)
-    assert docker.runtime_config is not None
-    assert docker.runtime_config.image == "lab:1"
-
-
-def test_daytona_serves_what_the_dockerfile_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """HUD's default command looks for env.py in /app, where the lab's package has none."""
-    seen: list[Path] = []
-    fake = ModuleType("daytona")
-
-    class Image:
-        @staticmethod
-        def from_dockerfile(path: Path) -> str:
-            seen.append(path)
-            return "an image"
-
-    fake.Image = Image  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "daytona", fake)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("DAYTONA_API_KEY", "")
-    (tmp_path / "key").write_text("k\n")
-    runtime = make_runtime("daytona", "cua_lab.envs.lab", name="lab", key_file=tmp_path / "key")
-    assert (runtime.snapshot_name, runtime.command, runtime.workdir) == ("lab", SERVE, "/app")
-    assert sorted(p.name for p in seen[0].parent.iterdir()) == ["Dockerfile.hud", "cua_lab"]
+def test_docker_says_which_of_program_engine_and_image_is_missing(monkeypatch) -> None:
+    monkeypatch.setattr(runtimes.shutil, "which", lambda name: None)
+    with pytest.raises(LabError, match="no `docker` on the PATH"):
+        make_runtime("cua_lab.envs.lab", "docker")
+    monkeypatch.setattr(runtimes.shutil, "which", lambda name: "/usr/bin/docker")
+    monkeypatch.setattr(runtimes, "_quiet", lambda *command: 1)
+    with pytest.raises(LabError, match="no Docker engine answers"):
+        make_runtime("cua_lab.envs.lab", "docker")
+    monkeypatch.setattr(runtimes, "_quiet", lambda *command: int("image" in command))
+    with pytest.raises(LabError, match=r"docker build -f cua_lab/envs/lab/Dockerfile\.hud -t cua"):
+        make_runtime("cua_lab.envs.lab", "docker")
+    monkeypatch.setattr(runtimes, "_quiet", lambda *command: 0)
+    assert make_runtime("cua_lab.envs.lab", "docker").runtime_config.image == "cua-lab-env"
 
 
-def test_a_key_comes_from_its_file_and_a_missing_one_says_where_it_belongs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("A_KEY", "")
-    with pytest.raises(LabError, match="install -m 600"):
-        load_key(tmp_path / "none", "A_KEY")
-    (tmp_path / "key").write_text(" \n")
-    with pytest.raises(LabError, match="is empty"):
-        load_key(tmp_path / "key", "A_KEY")
-    (tmp_path / "key").write_text("value\n")
-    assert load_key(tmp_path / "key", "A_KEY") == "value"
+def test_daytona_says_which_of_key_and_sdk_is_missing(monkeypatch, tmp_path) -> None:
+    monkeypatch.delenv(runtimes.KEY_FILE, raising=False)
+    with pytest.raises(LabError, match=runtimes.KEY_FILE):
+        make_runtime("cua_lab.envs.lab", "daytona")
+    monkeypatch.setitem(sys.modules, "daytona", None)
+    file = tmp_path / "key"
+    file.write_text(KEY)
+    file.chmod(0o600)
+    with pytest.raises(LabError, match=r"pip install -e '\.\[scale\]'") as caught:
+        make_runtime("cua_lab.envs.lab", "daytona", key_file=file)
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_dockerfile_serves_the_env_that_is_beside_it(package) -> None:
+    """No engine here: what can be read is checked. Copied paths exist, the served file is the
+    package's own, nothing is pulled by a moving tag, and no secret is asked for."""
+    file = dockerfile_of(package)
+    text = file.read_text()
+    root = Path(__file__).parents[2]
+    served = re.findall(r'"(cua_lab/[^"]+\.py)"', text)
+    assert served == [f"{package.replace('.', '/')}/env.py"]
+    assert (root / served[0]).is_file()
+    assert all((root / path).exists() for path in re.findall(r"^COPY (\S+)", text, re.M))
+    assert ":latest" not in text
+    assert "--host" in text
+    assert "0.0.0.0" in text
+    assert not re.search(r"(?i)(api_?key|token|secret)", text)
+    assert image_of(package).startswith("cua-lab-")

@@ -1,0 +1,121 @@
+"""Preflight: packages, programs and GPUs of this node. Each function yields its `Check`s."""
+
+import importlib.metadata
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from cua_lab.doctor import Check
+from cua_lab.miles.recipe import MilesRecipe
+from cua_lab.rollout.images import image_source
+
+SGLANG = ((0, 5, 18), "choice.response_token_ids"), ((0, 5, 17), "choice.token_ids")
+SGLANG_OLDEST = (0, 5, 13)
+"""The first whose chat completions give ids at all; up to 0.5.16 as triples in meta_info."""
+OPENAI = (2, 45)
+"""HUD's least version; sglang pins an older one, so whichever is installed last wins."""
+
+
+def sdks(recipe: MilesRecipe) -> Iterator[Check]:
+    yield _package("hud", "pip install 'hud>=0.6.21,<0.7'")
+    if recipe.runtime.kind == "daytona":
+        yield _package("daytona", "pip install 'hud[daytona]'")
+        yield _package("asyncssh", "pip install 'hud[daytona]'")
+    if recipe.runtime.kind == "docker":
+        yield _docker(recipe)
+    openai = _version("openai")
+    if openai and _numbers(openai) < OPENAI:
+        yield Check(
+            "openai",
+            "warn",
+            f"openai {openai}; HUD asks for 2.45 or newer, sglang pins an older one",
+            "in the environment of the rollout: pip install 'openai>=2.45' after sglang, and run"
+            " `cua-lab miles --mode smoke`",
+        )
+    elif openai:
+        yield Check("openai", "ok", openai)
+
+
+def _package(name: str, fix: str) -> Check:
+    version = _version(name)
+    if version is None:
+        return Check(name, "fail", "not installed", fix)
+    return Check(name, "ok", version)
+
+
+def _docker(recipe: MilesRecipe) -> Check:
+    source = image_source(recipe.tasks.package)
+    if shutil.which("docker") is None:
+        return Check("docker", "fail", "no docker on the path", "install Docker, or choose daytona")
+    words = ("docker", "image", "inspect", "--format={{.Id}}", recipe.runtime.name)
+    found = subprocess.run(words, capture_output=True, text=True, timeout=20)
+    if found.returncode:
+        build = source.build_command(recipe.runtime.name)
+        return Check("docker", "fail", f"no image {recipe.runtime.name}", build)
+    return Check("docker", "ok", f"image {recipe.runtime.name}, {found.stdout.strip()[:19]}")
+
+
+def engine(_: MilesRecipe) -> Iterator[Check]:
+    version = _version("sglang")
+    if version is None:
+        yield Check("sglang", "fail", "not installed", "run inside Miles' image, which has it")
+        return
+    number = _numbers(version)
+    if number < SGLANG_OLDEST:
+        yield Check(
+            "sglang",
+            "fail",
+            f"{version}: its chat completions give no token ids",
+            "use sglang 0.5.18 or newer; 0.5.13 is the oldest that can work",
+        )
+        return
+    where = next((w for least, w in SGLANG if number >= least), "meta_info triples")
+    yield Check("sglang", "ok", f"{version}: output ids in {where}")
+
+
+def miles(recipe: MilesRecipe) -> Iterator[Check]:
+    train = Path(recipe.cluster.sources) / "train.py"
+    if train.is_file():
+        yield Check("miles", "ok", str(train))
+    else:
+        yield Check(
+            "miles",
+            "fail",
+            f"no {train}",
+            "git clone https://github.com/radixark/miles, or run inside its image; then"
+            " --miles FOLDER",
+        )
+    if shutil.which("ray"):
+        yield Check("ray", "ok", _version("ray") or "on the path")
+    else:
+        yield Check(
+            "ray", "fail", "no `ray` on the path", "run inside Miles' image, or pip install ray"
+        )
+
+
+def gpus(recipe: MilesRecipe) -> Iterator[Check]:
+    wanted = recipe.cluster.gpus
+    fix = f"run on a node with {wanted} GPUs, or --set cluster.gpus=N"
+    if shutil.which("nvidia-smi") is None:
+        yield Check("GPUs", "fail", "no nvidia-smi on the path", fix)
+        return
+    listed = subprocess.run(("nvidia-smi", "-L"), capture_output=True, text=True, timeout=20)
+    found = len(listed.stdout.splitlines()) if listed.returncode == 0 else 0
+    if found < wanted:
+        yield Check("GPUs", "fail", f"{found} GPUs, the recipe wants {wanted}", fix)
+    else:
+        yield Check("GPUs", "ok", f"{found} GPUs")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    from packaging.version import Version
+
+    return Version(version).release
