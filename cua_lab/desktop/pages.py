@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 
 class PageServer:
@@ -39,6 +39,12 @@ class PageServer:
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
+    # Pages that do not say so are UTF-8 all the same; Chromium would guess Latin-1.
+    extensions_map: ClassVar[dict[str, str]] = {  # type: ignore[misc]
+        **http.server.SimpleHTTPRequestHandler.extensions_map,
+        ".html": "text/html; charset=utf-8",
+        ".js": "text/javascript; charset=utf-8",
+    }
     protocol_version = "HTTP/1.1"  # connections are kept: a page has a dozen files
 
     def __init__(self, *args: Any, folders: dict[str, Path], **kwargs: Any) -> None:

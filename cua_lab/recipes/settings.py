@@ -99,6 +99,10 @@ class TaskSettings:
     package: str = "cua_lab.envs.lab"
     args: dict[str, Any] = field(default_factory=dict)
     """Arguments of the template, the same for every episode; the seed is dealt per group."""
+    runtime: Literal["local", "subprocess", "docker", "daytona"] = "local"
+    """Where episodes run; all but `local` start a process or a container for each."""
+    image: str | None = None
+    """Of docker and daytona; `None` is the name in the package's Dockerfile.hud."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +118,18 @@ class ToolSettings:
     """Longer lists come back as a tool error."""
     pace_ms: Natural = 0
     """Between the clicks of a double click; real screens need 20."""
+    quiet_ms: Natural = 0
+    """A screenshot waits until the screen has not changed for this long: 40 on a real browser. 0 is
+    for the embedded desktop, which answers with what it has become."""
+    react_ms: Natural = 60
+    """At least this long after the action; more where many browsers share few cores."""
+    at_most_ms: Natural = 1000
+    """A page that never rests is shown after this."""
 
     def config(self) -> "ToolConfig":
         """As the tool takes it."""
         from cua_lab.computer.config import ACTIONS, ToolConfig
+        from cua_lab.computer.settling import NoSettle, QuietFramebuffer
 
         return ToolConfig(
             actions=self.actions or ACTIONS,
@@ -125,6 +137,9 @@ class ToolSettings:
             coordinate_space=self.coordinate_space,
             max_keys_per_call=self.max_keys_per_call,
             pace_ms=self.pace_ms,
+            settle=QuietFramebuffer(self.quiet_ms, self.react_ms, self.at_most_ms)
+            if self.quiet_ms
+            else NoSettle(),
         )
 
 

@@ -5,16 +5,17 @@ Invariant: such an episode goes through the same agent, tool, desktop and grader
 and carries no token ids, so that it can be measured but never trained on.
 """
 
+import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
 import httpx
 
 Messages = list[dict[str, Any]]
-Player = Callable[[Messages], dict[str, Any]]
-"""Messages so far -> arguments of the next `computer` call."""
+Player = Callable[[Messages], dict[str, Any] | Awaitable[dict[str, Any]]]
+"""Messages so far -> arguments of the next `computer` call, at once or awaited."""
 
 
 class ScriptedTransport(httpx.AsyncBaseTransport):
@@ -27,6 +28,8 @@ class ScriptedTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = json.loads(await request.aread())
         arguments = self.player(body["messages"])
+        if inspect.isawaitable(arguments):
+            arguments = await arguments
         self.calls += 1
         call = {
             "id": f"call_{self.calls}",

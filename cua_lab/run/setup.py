@@ -80,9 +80,8 @@ class Setup:
 
 def set_up(recipe: Recipe, stage: Stage) -> Setup:
     """Check a stage against its env package and build what plays it."""
-    from hud.eval import LocalRuntime
-
     from cua_lab.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
+    from cua_lab.rollout.runtimes import make_runtime
 
     env = _env_module(stage.tasks.package)
     agent = stage.agent
@@ -104,7 +103,12 @@ def set_up(recipe: Recipe, stage: Stage) -> Setup:
         stage=stage,
         template_args=_template_args(env, stage),
         config=config,
-        runtime=LocalRuntime(env.build),
+        runtime=make_runtime(
+            stage.tasks.package,
+            stage.tasks.runtime,
+            concurrency=recipe.run.concurrency,
+            image=stage.tasks.image,
+        ),
     )
 
 

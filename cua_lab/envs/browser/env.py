@@ -1,0 +1,166 @@
+"""2048 and a to-do list on a real browser: the lab's templates, with its ids and its grades.
+
+    task args -> the lab's own seeded start -> the page on the screen -> prompt ... -> grade
+
+The start state comes from the embedded app of the same name, so a row means the same here and in
+`cua_lab.envs.lab`; what the page then does is its own JavaScript. The grader reads the page's state
+over the DevTools pipe. Invariant: a page that complains or crashes makes a failed episode.
+"""
+
+import json
+import random
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hud.environment import Environment
+from hud.eval import Task
+
+from cua_lab import __version__
+from cua_lab.desktop.apps import Game2048, Todo
+from cua_lab.desktop.apps.todo import CHORES
+from cua_lab.desktop.pages import PageServer
+from cua_lab.envs.chromium_desk import MOST_IN_PROCESS, BrowserDesk, page_size
+from cua_lab.envs.lab import grading
+from cua_lab.envs.lab.env import _check_tile, graded, start
+from cua_lab.errors import LabError
+
+NAME = "browser"
+MOST_AT_ONCE = MOST_IN_PROCESS
+SIZE = (640, 600)
+PAGES = Path(__file__).parent / "pages"
+Episode = AsyncGenerator[dict[str, Any], Any]
+
+
+class BrowserEnvironment(Environment):
+    """The env: one browser and five templates."""
+
+    def __init__(self, desk: BrowserDesk) -> None:
+        super().__init__(NAME, version=__version__)
+        self._desk = desk
+        self.initialize(self._open)
+        self.shutdown(self._desk.close)
+        for id, template in (
+            ("2048-score", self.score_2048),
+            ("2048-reach-tile", self.reach_tile_2048),
+            ("2048-near-win", self.near_win_2048),
+            ("todo-complete", self.todo_complete),
+            ("todo-create", self.todo_create),
+        ):
+            self.template(id=id, description=template.__doc__ or "")(template)
+
+    async def _open(self) -> None:
+        self.add_capability(await self._desk.open())
+
+    @asynccontextmanager
+    async def _playing(
+        self, page: str, size: tuple[int, int], begin: dict[str, Any]
+    ) -> AsyncIterator["Page"]:
+        async with self._desk.playing(_server().url(f"pages/{page}.html"), size=size) as desktop:
+            await desktop.evaluate(f"lab.start({json.dumps(begin)})")
+            await desktop.drawn()
+            yield Page(desktop)
+
+    async def score_2048(
+        self, seed: int = 0, target: int = 1000, turns: int = 4,
+        width: int = SIZE[0], height: int = SIZE[1],
+    ) -> Episode:  # fmt: skip
+        """2048; the reward is the score as a part of `target`."""
+        if target < 1:
+            raise LabError(f"target must be at least 1; got {target}")
+        async with self._playing("2048", (width, height), _game(Game2048(seed=seed))) as page:
+            yield start("Play 2048 with the arrow keys. Get a high score.", turns)
+            state = await page.state()
+            yield graded(grading.score_linear(state, target), state)
+
+    async def reach_tile_2048(
+        self, seed: int = 0, tile: int = 64, turns: int = 8,
+        width: int = SIZE[0], height: int = SIZE[1],
+    ) -> Episode:  # fmt: skip
+        """2048; the reward is 1 when a tile of this value is there, else 0."""
+        _check_tile(tile)
+        async with self._playing("2048", (width, height), _game(Game2048(seed=seed))) as page:
+            yield start(f"Play 2048 with the arrow keys. Make a {tile} tile.", turns)
+            state = await page.state()
+            yield graded(grading.tile_reached(state, tile), state)
+
+    async def near_win_2048(
+        self, seed: int = 0, tile: int = 64, merges: int = 1, turns: int = 2,
+        width: int = SIZE[0], height: int = SIZE[1],
+    ) -> Episode:  # fmt: skip
+        """2048 from a board that is `merges` merges away from the tile; 1 or 0."""
+        _check_tile(tile)
+        begin = _game(Game2048(near_win=tile, near_win_merges=merges, seed=seed))
+        async with self._playing("2048", (width, height), begin) as page:
+            yield start(f"Play 2048 with the arrow keys. Make a {tile} tile.", turns)
+            state = await page.state()
+            yield graded(grading.tile_reached(state, tile), state)
+
+    async def todo_complete(
+        self, seed: int = 0, items: int = 3, complete: int = 1, turns: int = 4,
+        width: int = SIZE[0], height: int = SIZE[1],
+    ) -> Episode:  # fmt: skip
+        """A to-do list; the reward is the part of the named items that is checked, if no others
+        were touched."""
+        if not 1 <= complete <= items:
+            raise LabError(f"complete must be 1 to {items}, the number of items; got {complete}")
+        before = Todo(count=items, seed=seed).state()["items"]
+        chosen = sorted(random.Random(seed).sample(range(items), complete))
+        wanted = [before[i]["text"] for i in chosen]
+        async with self._playing("todo", (width, height), {"items": before}) as page:
+            yield start(f"Check off: {', '.join(wanted)}. Leave the rest.", turns)
+            state = await page.state()
+            yield graded(grading.todos_completed(state, before, wanted), state)
+
+    async def todo_create(
+        self, seed: int = 0, text: str | None = None, items: int = 2, turns: int = 4,
+        width: int = SIZE[0], height: int = SIZE[1],
+    ) -> Episode:  # fmt: skip
+        """A to-do list; the reward is 1 when exactly one item, with exactly this text, was added.
+        Without a text the seed chooses one."""
+        before = Todo(count=items, seed=seed).state()["items"]
+        if text is None:
+            unused = [chore for chore in CHORES if chore not in {item["text"] for item in before}]
+            text = random.Random(seed).choice(unused)
+        if not text.strip() or text != text.strip():
+            raise LabError(f"text must be neither blank nor padded; got {text!r}")
+        async with self._playing("todo", (width, height), {"items": before}) as page:
+            yield start(f"Add the item: {text}", turns)
+            state = await page.state()
+            yield graded(grading.todo_created(state, before, text), state)
+
+
+class Page:
+    """The page of an episode, as its grader sees it."""
+
+    def __init__(self, desktop: Any) -> None:
+        self._desktop = desktop
+
+    async def state(self) -> dict[str, Any]:
+        """What the page has come to; raises when it has complained."""
+        await self._desktop.check()
+        state = await self._desktop.evaluate("lab.state()")
+        if not isinstance(state, dict):
+            raise grading.Ungraded(f"the page's state is {state!r}, not an object")
+        return state
+
+
+def _game(app: Game2048) -> dict[str, Any]:
+    state = app.state()
+    return {"board": state["board"], "seed": state["seed"]}
+
+
+@cache
+def _server() -> PageServer:
+    return PageServer({"pages": PAGES})
+
+
+def build(task: Task | None = None) -> BrowserEnvironment:
+    """A new env on a desktop of this process's pool, for `LocalRuntime(build)`."""
+    size, _ = page_size(task.args if task else {}, SIZE)
+    return BrowserEnvironment(BrowserDesk(size, pooled=True))
+
+
+env = BrowserEnvironment(BrowserDesk(SIZE))

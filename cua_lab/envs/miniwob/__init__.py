@@ -1,0 +1,1 @@
+"""MiniWoB++ as a HUD env package: env.py, tasks.py, players.py, Dockerfile.hud."""
