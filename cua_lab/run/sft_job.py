@@ -51,7 +51,6 @@ def run_sft(
     from cua_lab.training.trackers import Trackers
 
     torch.set_num_threads(recipe.model.threads)
-    torch.manual_seed(recipe.seed)  # of LoRA's first weights and of its dropout
     started = perf_counter()
     trainer, asking, adapter = prepare(recipe, file, root=root)
     saved = latest_checkpoint(folder.checkpoints)
@@ -111,6 +110,8 @@ def prepare(
     recipe: SftRecipe, file: Path, *, root: Path | None = None
 ) -> "tuple[Finetune, Asking, Adapter | None]":
     """Everything a recipe names, checked: all mistakes before any work."""
+    import torch
+
     from cua_lab.policy.policy import build_policy, load_policy
     from cua_lab.policy.template import chat_template
     from cua_lab.training.finetune import Finetune, precision_of
@@ -128,11 +129,13 @@ def prepare(
     rows = read_training_rows(file, asking, space=recipe.data.space)
     reader = Reader(rows, asking, recipe.data, root or file.parent)
     if policy is None:
-        corpus = corpus_of_rows(reader)
-        policy = build_policy(recipe.policy.shape(), corpus, seed=recipe.seed, name=recipe.name)
+        policy = build_policy(
+            recipe.policy.shape(), corpus_of_rows(reader), seed=recipe.seed, name=recipe.name
+        )
     policy.vision.cache_size = CACHED_IMAGES
     data = TrainingData(reader, policy)
     data.example(0)  # a template without tools, a missing screenshot
+    torch.manual_seed(recipe.seed)  # of LoRA's first weights and of its dropout
     adapter = attach(policy, recipe.lora) if recipe.lora is not None else None
     trainer = Finetune(
         policy,

@@ -128,7 +128,13 @@ class Reader:
 
     def conversation(self, index: int) -> tuple[list[Message], list[dict[str, Any]], list[Any]]:
         """Messages, tools and open screenshots (PIL) of a row."""
-        row, asking = self.rows[index], self.asking
+        try:
+            return self._conversation(self.rows[index])
+        except LabError as error:
+            raise LabError(f"{self.rows[index].where}: {error}") from error
+
+    def _conversation(self, row: Row) -> tuple[list[Message], list[dict[str, Any]], list[Any]]:
+        asking = self.asking
         images = [self._image(name) for name in row.screenshots]
         size = images[0].size if images else (1, 1)
         if row.sample is None:
@@ -172,8 +178,8 @@ class TrainingData:
             return self._example(index)
 
     def _example(self, index: int) -> SftExample:
+        messages, tools, images = self.reader.conversation(index)
         try:
-            messages, tools, images = self.reader.conversation(index)
             patches = [self.policy.vision.patchify(image) for image in images]
             if index not in self._texts:
                 self._texts[index] = _masked(self.policy, messages, tools)

@@ -1,0 +1,255 @@
+"""A policy measured on the tasks of a HUD env package: episodes, success rates, film strips.
+
+    rows ──play (embedded engine | any OpenAI-compatible server)──▶ episodes ──▶ TaskReport
+
+Rates come overall and by task, with Wilson's 95% interval where a task says success or not, and as
+a mean with its standard error for rewards. Invariant: a failed episode (dead screen, refused
+request) is counted as `failed` and enters no rate.
+"""
+
+import base64
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from cua_lab.dataset.evaluation import Rate, wilson
+from cua_lab.errors import LabError
+from cua_lab.rollout.episode import Episode, play, play_slots
+from cua_lab.rollout.worker import Plan, Worker
+from cua_lab.run.estimate import Estimate, estimate
+
+if TYPE_CHECKING:
+    from cua_lab.agent import LabAgentConfig
+    from cua_lab.policy.policy import Policy
+
+PICTURED = 4
+"""Film strips a task: failures first, since they teach more."""
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; width: 100%; } td, th { padding: .3rem .6rem; text-align: left; }
+th.n, td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+tr + tr td { border-top: 1px solid #8884; } img { max-width: 100%; height: auto; display: block; }
+figure { margin: 1rem 0; overflow-x: auto; } figcaption { color: #777; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """One task, measured."""
+
+    success: Rate | None
+    """`None` where the task has no yes or no."""
+    reward: Estimate | None
+    valid_tool_calls: Estimate | None
+    """Share of the model's answers that were executed."""
+    failed: int
+    """Episodes that measure nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What an evaluation on tasks found."""
+
+    overall: TaskResult
+    by_task: Mapping[str, TaskResult]
+    episodes: tuple[Episode, ...]
+    coordinate_space: str = "0-1000"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-able record, one entry an episode included; screenshots stay out."""
+        from cua_lab.run.folder import plain
+
+        return plain(
+            {
+                "overall": asdict(self.overall),
+                "by_task": {name: asdict(result) for name, result in self.by_task.items()},
+                "episodes": [
+                    {
+                        "id": episode.id,
+                        "task": episode.task,
+                        "status": episode.status,
+                        "reward": episode.reward,
+                        "success": episode.success,
+                        "actions": [dict(a.arguments or {}) for a in episode.actions],
+                        "error": episode.error,
+                    }
+                    for episode in self.episodes
+                ],
+            }
+        )
+
+    def to_html(self, title: str = "Tasks") -> str:
+        """A self-contained page: the rates, then film strips."""
+        from cua_lab.viz.page import page
+
+        rows = [("all", self.overall), *self.by_task.items()]
+        head = "".join(
+            f"<th class='n'>{name}</th>" for name in ("success", "95%", "reward", "valid", "failed")
+        )
+        body = f"<h1>{escape(title)}</h1><table><tr><th></th>{head}</tr>"
+        body += "".join(_table_row(name, result) for name, result in rows) + "</table>"
+        for name in self.by_task:
+            mine = [e for e in self.episodes if e.task == name and e.screenshots]
+            shown = sorted(mine, key=lambda e: bool(e.success))[:PICTURED]
+            body += f"<h2>{escape(name)}</h2>"
+            body += "".join(_strip(episode, self.coordinate_space) for episode in shown)
+        return page(title=title, body=body, style=_STYLE)
+
+
+def report_of(episodes: Sequence[Episode], *, coordinate_space: str = "0-1000") -> TaskReport:
+    """Count what was played."""
+    names = dict.fromkeys(episode.task for episode in episodes)
+    by_task = {name: _result([e for e in episodes if e.task == name]) for name in names}
+    return TaskReport(_result(episodes), by_task, tuple(episodes), coordinate_space)
+
+
+def _result(episodes: Sequence[Episode]) -> TaskResult:
+    graded = [episode for episode in episodes if episode.status != "failed"]
+    said = [episode.success for episode in graded if episode.success is not None]
+    return TaskResult(
+        success=wilson(sum(said), len(said)) if said else None,
+        reward=estimate(episode.reward for episode in graded),
+        valid_tool_calls=estimate(a.valid for episode in graded for a in episode.actions),
+        failed=len(episodes) - len(graded),
+    )
+
+
+def _table_row(name: str, result: TaskResult) -> str:
+    rate, reward, valid = result.success, result.reward, result.valid_tool_calls
+    success = "-" if rate is None or rate.rate is None else f"{rate.rate:.1%}"
+    interval = "-" if rate is None or rate.low is None else f"{rate.low:.1%} - {rate.high:.1%}"
+    mean = "-" if reward is None else f"{reward.mean:.3f} ± {reward.se:.3f}"
+    calls = "-" if valid is None else f"{valid.mean:.1%}"
+    cells = (success, interval, mean, calls, str(result.failed))
+    numbers = "".join(f"<td class='n'>{cell}</td>" for cell in cells)
+    return f"<tr><td>{escape(name)}</td>{numbers}</tr>"
+
+
+def _strip(episode: Episode, space: str) -> str:
+    from cua_lab.viz.filmstrip import filmstrip
+
+    buffer = io.BytesIO()
+    filmstrip(episode, coordinate_space=space).save(buffer, format="PNG", optimize=True)
+    data = base64.b64encode(buffer.getvalue()).decode("ascii")
+    said = {True: "success", False: "no success", None: "graded"}[episode.success]
+    words = f"{episode.id}: {said}, reward {episode.reward}"
+    alt = f"Screenshots and actions of episode {episode.id}"
+    return (
+        f"<figure><img src='data:image/png;base64,{data}' alt='{escape(alt)}'>"
+        f"<figcaption>{escape(words)}</figcaption></figure>"
+    )
+
+
+def plans_of(
+    package: str, names: Sequence[str] | None, *, args: Mapping[str, Any], episodes: int, seed: int
+) -> list[Plan]:
+    """`episodes` start states of each task, which a slug or a template of the package names."""
+    from cua_lab.rollout.seeds import derive_seed
+    from cua_lab.tasks import load_tasks, mint, to_hud_task
+
+    tasks = load_tasks(package)
+    slugs: list[str] | None = None
+    if names is not None:
+        by_template = {task.id: task.slug for task in reversed(tasks) if task.slug}
+        known = {task.slug for task in tasks}
+        slugs = [name if name in known else by_template.get(name, name) for name in names]
+    seeds = [derive_seed(seed, "evaluate", index) % 2**31 for index in range(episodes)]
+    rows = mint(package, slugs=slugs, args=args, seeds=seeds)
+    return [
+        Plan(
+            task=to_hud_task(row),
+            id=f"{row['label']}-{index % episodes}",
+            group=f"{row['label']}-{index % episodes}",
+            seed=derive_seed(seed, "evaluate", row["label"], index),
+        )
+        for index, row in enumerate(rows)
+    ]
+
+
+async def play_with_policy(
+    policy: "Policy",
+    plans: Sequence[Plan],
+    config: "LabAgentConfig",
+    runtime: Any,
+    *,
+    concurrency: int = 32,
+    threads: int = 1,
+    on_episode: Callable[[Episode], None] | None = None,
+) -> list[Episode]:
+    """A policy in this process plays."""
+    from cua_lab.serving.engine import Engine
+
+    engine = Engine(policy, max_batch=concurrency, threads=threads)
+    try:
+        worker = Worker(engine, config, runtime, concurrency=concurrency, on_episode=on_episode)
+        return await worker.play(plans)
+    finally:
+        engine.close()
+
+
+async def play_with_server(
+    base_url: str,
+    plans: Sequence[Plan],
+    config: "LabAgentConfig",
+    runtime: Any,
+    *,
+    key: str | None = None,
+    concurrency: int = 8,
+    timeout_s: float = 600.0,
+    on_episode: Callable[[Episode], None] | None = None,
+) -> list[Episode]:
+    """Any OpenAI-compatible server plays; no token ids are asked for."""
+
+    def seated(plan: Plan) -> Callable[[int], Any]:
+        async def run(_: int) -> Episode:
+            episode = await play(
+                plan.task,
+                config,
+                Keyed(httpx.AsyncHTTPTransport(), key),
+                runtime=runtime,
+                id=plan.id,
+                group=plan.group,
+                timeout_s=timeout_s,
+                base_url=base_url,
+            )
+            if on_episode is not None:
+                on_episode(episode)
+            return episode
+
+        return run
+
+    return await play_slots(
+        [seated(plan) for plan in plans], concurrency=concurrency, leave=lambda k: None
+    )
+
+
+class Keyed(httpx.AsyncBaseTransport):
+    """Adds the server's key, which appears nowhere else, to every request."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport, key: str | None) -> None:
+        self._inner, self._key = inner, key
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if self._key:
+            request.headers["authorization"] = f"Bearer {self._key}"
+        return await self._inner.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def read_key(path: str) -> str:
+    """A server's key from its file."""
+    from pathlib import Path
+
+    try:
+        key = Path(path).expanduser().read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise LabError(f"the key file {path} cannot be read: {error.strerror}") from error
+    if not key:
+        raise LabError(f"the key file {path} is empty")
+    return key

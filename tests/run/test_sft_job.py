@@ -1,0 +1,80 @@
+"""The SFT job: a folder that goes on where it was stopped and exports what engines load."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from cua_lab.dataset.asking import load_asking
+from cua_lab.errors import LabError
+from cua_lab.policy.policy import load_policy
+from cua_lab.recipes.sft import load_sft_recipe
+from cua_lab.run.folder import RunFolder
+from cua_lab.run.sft_job import run_sft
+from cua_lab.viz.runfiles import read_run
+from tests.support_sft import draw, recipe
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory) -> Path:
+    return draw(tmp_path_factory.mktemp("drawn"))
+
+
+class Stopped(Exception):
+    """As a power cut."""
+
+
+def stop_after(step: int):
+    def on_step(metrics) -> None:
+        if metrics.step == step:
+            raise Stopped
+
+    return on_step
+
+
+@pytest.mark.parametrize("lora", [(), ("lora.r=4", "lora.dropout=0.1")], ids=["whole", "lora"])
+def test_going_on_gives_the_same_bits_as_never_having_stopped(file, tmp_path, lora) -> None:
+    chosen = recipe(*lora)
+    run_sft(chosen, file, RunFolder.create(tmp_path / "a", resume=False))
+    with pytest.raises(Stopped):
+        run_sft(
+            chosen,
+            file,
+            RunFolder.create(tmp_path / "b", resume=False),
+            on_step=stop_after(3),
+        )
+    assert not (tmp_path / "b/model").exists()
+    summary = run_sft(chosen, file, RunFolder.create(tmp_path / "b", resume=True))
+    assert summary["steps"] == 4
+    one, other = (load_file(tmp_path / run / "model/model.safetensors") for run in "ab")
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    lines = [(tmp_path / run / "metrics.jsonl").read_text() for run in "ab"]
+    assert lines[0] == lines[1]
+    assert [json.loads(line)["step"] for line in lines[0].splitlines()] == [1, 2, 3, 4]
+
+
+def test_the_export_is_a_plain_checkpoint_that_remembers_how_it_is_asked(file, tmp_path) -> None:
+    run_sft(recipe("lora.r=4"), file, RunFolder.create(tmp_path, resume=False))
+    served = load_policy(tmp_path / "model")
+    assert not any("lora" in name for name in served.model.state_dict())
+    assert load_asking(tmp_path / "model").actions == ("click",)
+    adapter = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
+    assert (adapter["r"], adapter["lora_alpha"]) == (4, 32)
+    checkpoint = next((tmp_path / "checkpoint").iterdir())
+    assert not (checkpoint / "model.safetensors").exists()  # the adapter alone
+
+
+def test_a_report_reads_its_metrics_as_a_warm_up(file, tmp_path) -> None:
+    run_sft(recipe(), file, RunFolder.create(tmp_path, resume=False))
+    steps = read_run(tmp_path).steps
+    assert [step.phase for step in steps] == ["sft"] * 4
+    assert all(step.loss is not None for step in steps)
+
+
+def test_the_published_recipe_says_which_checkpoint_it_lacks(file) -> None:
+    published = load_sft_recipe("sft-qwen2.5-vl-7b", ["model.device=cpu"])
+    with pytest.raises(LabError, match=r"Qwen2.5-VL-7B-Instruct is not a checkpoint"):
+        run_sft(published, file, RunFolder.create(file.parent / "run", resume=False))

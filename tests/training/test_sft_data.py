@@ -1,0 +1,143 @@
+"""Rows and conversations as examples: the right tokens carry loss, in the policy's space."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cua_lab.dataset.conversations import to_article, to_tool_calls
+from cua_lab.dataset.sample import GroundingSample, read_samples
+from cua_lab.errors import LabError
+from cua_lab.policy.template import call_text
+from cua_lab.recipes.sft import DataSettings
+from cua_lab.training.sft_data import TrainingData, batches, read_training_rows
+from tests.support_sft import draw, trainer
+
+NO_TOOLS = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{% if message['content'] is string %}{{ message['content'] }}<|im_end|>\n"
+    "{% else %}{% for part in message['content'] %}{% if part['type'] == 'image' %}"
+    "<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part['text'] }}{% endif %}"
+    "{% endfor %}<|im_end|>\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""Qwen2.5-VL's own template, shortened: it knows neither tools nor calls."""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory) -> Path:
+    return draw(tmp_path_factory.mktemp("drawn"))
+
+
+@pytest.fixture(scope="module")
+def data(file: Path) -> TrainingData:
+    return trainer(file)[0]._data
+
+
+def variant(file: Path, name: str, lines: list[dict]) -> Path:
+    """Another file beside the same screenshots."""
+    path = file.with_name(name)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_exactly_the_call_and_its_end_carry_loss(file: Path, data: TrainingData) -> None:
+    """Without the end token answers never end (verl#3562, slime#514)."""
+    samples = list(read_samples(file))
+    for index in (0, 5):
+        item = data.example(index)
+        arguments = json.loads(
+            data.reader.asking.answer(samples[index], (96, 96))["tool_calls"][0]["function"][
+                "arguments"
+            ]
+        )
+        ids = np.asarray(item.example.ids)
+        said = data.policy.tokenizer.decode(ids[item.loss_mask])
+        assert said == call_text("computer", arguments) + "<|im_end|>"
+        pads = int((ids == data.policy.image_token_id).sum())
+        assert pads == int(item.example.grids.prod()) // data.policy.merge**2
+
+
+def test_rows_and_conversations_in_either_shape_are_the_same_example(
+    file: Path, data: TrainingData
+) -> None:
+    samples = list(read_samples(file))
+    for name, shape in (("article.jsonl", to_article), ("calls.jsonl", to_tool_calls)):
+        other = variant(file, name, [shape(sample) for sample in samples])
+        again = trainer(other)[0]._data
+        assert list(again.example(3).example.ids) == list(data.example(3).example.ids)
+
+
+def test_a_chat_template_that_drops_calls_is_refused(file: Path, data: TrainingData) -> None:
+    """Qwen2.5-VL's own: the loss would cover nothing but <|im_end|>, and look healthy."""
+    fresh = trainer(file)[0]._data
+    fresh._texts.clear()
+    fresh.policy.tokenizer.chat_template = NO_TOOLS
+    with pytest.raises(LabError, match=r"samples.jsonl line 1: .*knows no tools.*lab"):
+        fresh.example(0)
+
+
+def test_a_click_may_be_taught_at_the_middle_of_its_box(file: Path) -> None:
+    sample = next(read_samples(file))
+    reader = trainer(file, "data.point=box_centre")[0]._data.reader
+    call = reader.conversation(0)[0][-1]["tool_calls"][0]["function"]["arguments"]
+    x, y = reader.asking.read(json.loads(call), (96, 96))
+    x0, y0, x1, y1 = sample.box_unit
+    assert (x, y) == pytest.approx(((x0 + x1) / 2, (y0 + y1) / 2), abs=1 / 96)
+
+
+def several_steps(sample: GroundingSample) -> dict:
+    one = to_tool_calls(sample, "0-1000")["messages"]
+    tool = {"role": "tool", "tool_call_id": "call_0", "content": "Tool executed successfully"}
+    after = {"role": "user", "content": [{"type": "image", "image": sample.screenshot}]}
+    return {"messages": [*one, tool, after, one[1]]}
+
+
+def test_several_steps_are_trained_on_as_they_are_written(file: Path) -> None:
+    samples = list(read_samples(file))
+    other = variant(file, "steps.jsonl", [several_steps(sample) for sample in samples])
+    with pytest.raises(LabError, match=r"line 1: .*speaks 0-1000, but .* declared as None"):
+        trainer(other)
+    item = trainer(other, "data.space=0-1000")[0]._data.example(0)
+    assert len(item.example.grids) == 2
+    edges = np.flatnonzero(np.diff(item.loss_mask.astype(int)) == 1)
+    assert len(edges) == 2
+
+
+def test_mistakes_name_the_line(file: Path) -> None:
+    row = next(read_samples(file)).to_row()
+    for change, says in (
+        ({"screenshot": "gone.png"}, "line 1: the screenshot .*gone.png cannot be read"),
+        ({"action": "fly"}, "line 1: action is 'fly'"),
+        ({"action": "key", "keys": ["enter"], "coordinates": None}, "would refuse this sample"),
+    ):
+        with pytest.raises(LabError, match=says):
+            trainer(variant(file, "bad.jsonl", [row | change]))
+    with pytest.raises(LabError, match=r"are more than data.max_tokens, 20"):
+        trainer(file, "data.max_tokens=20")
+    with pytest.raises(LabError, match="there is no file"):
+        trainer(file.with_name("none.jsonl"))
+
+
+def test_every_row_comes_once_an_epoch_and_never_in_the_same_order(data: TrainingData) -> None:
+    rows = data.reader.rows
+    drawn = list(batches(rows, DataSettings(), count=6, size=4, seed=0))
+    flat = [index for batch in drawn for index in batch]
+    assert sorted(flat[:12]) == sorted(flat[12:]) == list(range(12))
+    assert flat[:12] != flat[12:]
+    assert drawn == list(batches(rows, DataSettings(), count=6, size=4, seed=0))
+
+
+def test_a_curriculum_begins_with_the_easy_rows(file: Path, data: TrainingData) -> None:
+    samples = list(read_samples(file))
+    hard = [
+        s.to_row() | {"instruction": s.instruction + " " + "please " * 30, "steps": 6}
+        for s in samples[6:]
+    ]
+    other = variant(file, "mixed.jsonl", [*(s.to_row() for s in samples[:6]), *hard])
+    rows = read_training_rows(other, data.reader.asking, space=None)
+    settings = DataSettings(order="curriculum", medium_from=0.5, hard_from=0.5, review=0.0)
+    drawn = list(batches(rows, settings, count=10, size=4, seed=0))
+    assert {i for batch in drawn[:5] for i in batch} <= set(range(6))
+    assert {i for batch in drawn[5:] for i in batch} <= set(range(6, 12))
