@@ -1,4 +1,4 @@
-"""Recorded answers of real inference servers (random tiny models; images cut out, most top-k too)."""
+"""Recorded answers of real inference servers (random tiny models; images cut, most top-k too)."""
 
 import json
 from pathlib import Path
