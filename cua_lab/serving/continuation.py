@@ -30,7 +30,16 @@ _SAMPLING = {
     "min_tokens": "min_new_tokens",
     "seed": "sampling_seed",
 }
-_SAME_NAME = ("temperature", "top_p", "top_k", "min_p", "stop", "stop_token_ids", "regex")
+_SAME_NAME = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "logit_bias",
+    "stop",
+    "stop_token_ids",
+    "regex",
+)
 
 
 class Renderer(Protocol):

@@ -41,6 +41,8 @@ class SamplingParams:
     ignore_eos: bool = False
     min_tokens: int = 0
     """The output does not end by itself before this many."""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """(id, what is added to its logit), before the temperature; the report counts it."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.temperature < float("inf"):
@@ -79,6 +81,7 @@ class Sampler:
         # With T = 0 the reported log-probability is the raw one: divide by 1.
         temperature = [1.0 if p.temperature == 0 else p.temperature for p in params]
         self._forbidden = forbidden
+        self._bias = _biases(params, forbidden)  # (B, V), or None where nobody asks for any
         self._scale = torch.tensor(temperature, device=device)[:, None]  # (B, 1)
         self._greedy = torch.tensor([p.greedy for p in params], device=device)  # (B,)
         self._top_p = torch.tensor([p.top_p for p in params], device=device, dtype=torch.float64)
@@ -91,6 +94,7 @@ class Sampler:
         """Go on with these rows only."""
         for name in ("_scale", "_greedy", "_top_p", "_top_k"):
             setattr(self, name, getattr(self, name)[rows])
+        self._bias = None if self._bias is None else self._bias[rows]
         self._refresh()
 
     def _refresh(self) -> None:
@@ -106,6 +110,8 @@ class Sampler:
         """`(B, V)` log-probabilities of the distribution sampled from, before top-p and top-k."""
         import torch
 
+        if self._bias is not None:
+            logits = logits + self._bias
         scaled = logits if self._unscaled else logits / self._scale
         return torch.log_softmax(scaled + self._forbidden, dim=-1)
 
@@ -135,3 +141,15 @@ class Sampler:
         rank = torch.arange(ordered.shape[-1], device=ordered.device)
         kept = (before < self._top_p[:, None]) & (rank < self._top_k[:, None])
         return torch.zeros_like(weights).scatter_(-1, order, ordered * kept)
+
+
+def _biases(params: Sequence[SamplingParams], forbidden: "torch.Tensor") -> "torch.Tensor | None":
+    import torch
+
+    if not any(p.logit_bias for p in params):
+        return None
+    bias = torch.zeros(len(params), forbidden.numel(), device=forbidden.device)
+    for row, p in enumerate(params):
+        for token, value in p.logit_bias:
+            bias[row, token] = value
+    return bias

@@ -9,6 +9,7 @@ either yields exact ids or raises.
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -30,6 +31,8 @@ SLOT_HEADER = "x-cua-lab-slot"
 """Names the engine's round-forming slot of this episode."""
 HUD_FIELDS = ("prompt_token_ids", "continuation_from", "checkpoint")
 """What HUD adds for its own gateway; no other server should see it."""
+NEVER = -100.0
+"""The lowest bias that servers allow; e^-100 is 0 in float32."""
 _BODY_HEADERS = ("content-length", "content-encoding", "transfer-encoding")
 
 
@@ -45,6 +48,7 @@ class ShimTransport(httpx.AsyncBaseTransport):
         seed: int | None = None,
         vocab_size: int | None = None,
         stop_ids: frozenset[int] = frozenset(),
+        forbidden_ids: Sequence[int] = (),
         exact: ExactContinuation | None = None,
     ) -> None:
         """Wrap `inner`, which is closed together with this transport.
@@ -52,8 +56,10 @@ class ShimTransport(httpx.AsyncBaseTransport):
         `seed` is the episode's: each turn samples with a seed derived from it and the number of
         turns so far, so a retried request draws the same tokens. `vocab_size` refuses ids beyond
         the tokenizer's range. `stop_ids` tell an answer that ended exactly at the token limit from
-        one that was cut there. With `exact`, turns after the first send the ids on record instead
-        of the history's text (see `continuation`).
+        one that was cut there. `forbidden_ids` are taken out of the distribution by the server
+        (`logit_bias`): vLLM and sglang would sample an image pad, and no image would belong to it;
+        the embedded engine knows its policy's own. With `exact`, turns after the first send the ids
+        on record instead of the history's text (see `continuation`).
         """
         self.turns: list[Turn] = []
         """Every model call so far, as the server returned it."""
@@ -63,6 +69,7 @@ class ShimTransport(httpx.AsyncBaseTransport):
         self._seed = seed
         self._vocab_size = vocab_size
         self._stop_ids = stop_ids
+        self._forbidden = frozenset(forbidden_ids)
         self._exact = exact
         self._history: list[dict[str, Any]] = []  # messages that the last turn answered
 
@@ -88,6 +95,7 @@ class ShimTransport(httpx.AsyncBaseTransport):
         ]
         for tokens in choices:
             self._check_range(tokens)
+            self._check_said(tokens)
         self.turns.append(choices[0].turn())  # HUD goes on from the first choice
         self._history = asked["messages"]
         return _rewritten(response, body, choices)
@@ -120,6 +128,9 @@ class ShimTransport(httpx.AsyncBaseTransport):
         body["logprobs"] = True
         if self._seed is not None:
             body["seed"] = derive_seed(self._seed, "turn", len(self.turns))
+        if self._forbidden:
+            unwanted = {str(token): NEVER for token in sorted(self._forbidden)}
+            body["logit_bias"] = unwanted | (body.get("logit_bias") or {})
         return body
 
     def _rebuilt(
@@ -145,6 +156,14 @@ class ShimTransport(httpx.AsyncBaseTransport):
                     f"the server's {name} has id {max(ids)} but the vocabulary has"
                     f" {self._vocab_size}; is it serving another model?"
                 )
+
+    def _check_said(self, tokens: ChoiceTokens) -> None:
+        said = sorted(self._forbidden.intersection(tokens.output_ids))
+        if said:
+            raise LabError(
+                f"the server sampled id {said[0]}, which the policy must never say, though"
+                " `logit_bias` forbade it; it does not honour the bias, so nothing can be trained"
+            )
 
 
 def _is_chat(request: httpx.Request) -> bool:

@@ -19,7 +19,6 @@ NEUTRAL = {
     "presence_penalty": (0, None),
     "repetition_penalty": (1, None),
     "min_p": (0, None),
-    "logit_bias": ({}, None),
     "regex": (None,),
     "ebnf": (None,),
     "json_schema": (None,),
@@ -38,6 +37,7 @@ def chat_request(
     wanted = _wanted(body)
     params = _params(
         body,
+        engine.policy.vocab_size,
         max_tokens=_integer(body, "max_completion_tokens", None)
         if body.get("max_completion_tokens") is not None
         else _integer(body, "max_tokens", None),
@@ -74,6 +74,7 @@ def generate_request(body: Body, engine: Engine, *, slot: int | None) -> Generat
         prompt=engine.prompt(_ids(ids), _image_data(body.get("image_data"))),
         params=_params(
             params,
+            engine.policy.vocab_size,
             max_tokens=_integer(params, "max_new_tokens", 128),
             min_tokens=_integer(params, "min_new_tokens", 0),
         ),
@@ -152,7 +153,9 @@ def _tool_names(body: Body) -> tuple[str, ...]:
         ) from error
 
 
-def _params(body: Body, *, max_tokens: int | None, min_tokens: int | None) -> SamplingParams:
+def _params(
+    body: Body, vocabulary: int, *, max_tokens: int | None, min_tokens: int | None
+) -> SamplingParams:
     stop = body.get("stop") or ()
     return SamplingParams(
         temperature=_number(body, "temperature", 1.0),
@@ -164,7 +167,20 @@ def _params(body: Body, *, max_tokens: int | None, min_tokens: int | None) -> Sa
         stop_token_ids=tuple(_ids(body.get("stop_token_ids") or ())),
         ignore_eos=bool(body.get("ignore_eos")),
         min_tokens=min_tokens or 0,
+        logit_bias=_biases(body.get("logit_bias") or {}, vocabulary),
     )
+
+
+def _biases(value: Any, vocabulary: int) -> tuple[tuple[int, float], ...]:
+    """`{"id": bias}` as on the wire, within the limits that sglang and OpenAI set."""
+    if not isinstance(value, dict):
+        raise WireError('logit_bias must be an object {"id": bias}', "Bad Request")
+    for key, bias in value.items():
+        if not str(key).isdecimal() or int(key) >= vocabulary:
+            raise WireError(f"logit_bias names id {key!r}; ids are 0 to {vocabulary - 1}.")
+        if isinstance(bias, bool) or not isinstance(bias, int | float) or not -100 <= bias <= 100:
+            raise WireError(f"logit_bias of id {key} must be from -100 to 100, got {bias!r}.")
+    return tuple((int(key), float(bias)) for key, bias in value.items())
 
 
 def _refuse_unknown_sampling(body: Body) -> None:

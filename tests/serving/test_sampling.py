@@ -57,6 +57,19 @@ def test_a_forbidden_id_has_no_probability_at_any_temperature() -> None:
     assert last.tolist() == [3]
 
 
+def test_a_bias_moves_the_logit_before_the_temperature_and_the_report_counts_it() -> None:
+    """As OpenAI, sglang and vLLM do; -100 is how they are told what a policy must never say."""
+    biased = SamplingParams(temperature=2.0, logit_bias=((4, -100.0), (0, 1.5)))
+    sampler = Sampler([SamplingParams(), biased], FREE)
+    offset = torch.tensor([1.5, 0.0, 0.0, 0.0, -100.0])
+    logprobs = sampler.logprobs(LOGITS.expand(2, -1))
+    assert torch.equal(logprobs[0], torch.log_softmax(LOGITS[0], -1))
+    assert torch.allclose(logprobs[1], torch.log_softmax((LOGITS[0] + offset) / 2, -1))
+    assert draws(biased)[4] == 0
+    sampler.keep(torch.tensor([1]))
+    assert torch.equal(sampler.logprobs(LOGITS), logprobs[1:])
+
+
 def test_a_row_draws_the_same_whoever_stands_beside_it() -> None:
     alone = Sampler([SamplingParams()], FREE)
     company = [SamplingParams(temperature=0.0), SamplingParams(), SamplingParams(top_p=0.5)]

@@ -386,3 +386,18 @@ def test_the_slot_header_holds_requests_back_for_their_round(
     wrong = post(engine, {"messages": HELLO}, headers={SLOT_HEADER: "7"})
     assert (wrong.status_code, "slot 7" in wrong.json()["message"]) == (400, True)
     assert post(engine, {"messages": HELLO}, headers={SLOT_HEADER: "x"}).status_code == 400
+
+
+def test_a_bias_reaches_the_sampling_of_both_endpoints_and_a_bad_one_is_refused(
+    engine: Engine,
+) -> None:
+    end = engine.policy.stop_ids[0]
+    body = {"messages": HELLO, "max_tokens": 1, "return_token_ids": True}
+    chat = post(engine, body | {"logit_bias": {str(end): 100}}).json()
+    assert chat["choices"][0]["response_token_ids"] == [end]
+    params = {"max_new_tokens": 1, "logit_bias": {str(end): 100}}
+    native = post(engine, {"text": "Click", "sampling_params": params}, "/generate").json()
+    assert native["output_ids"] == [end]
+    for bad in ({"99999": 1}, {"x": 1}, {"5": 101}, {"5": None}, [5]):
+        refused = post(engine, body | {"logit_bias": bad})
+        assert (refused.status_code, "logit_bias" in refused.json()["message"]) == (400, True)

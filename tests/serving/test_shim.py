@@ -282,3 +282,22 @@ def test_of_several_choices_each_has_ids_and_the_first_is_the_turn():
     choices = post(shim, ASK | {"n": 2}).json()["choices"]
     assert [len(choice["token_ids"]) for choice in choices] == [12, 12]
     assert shim.turns[0].output_ids == tuple(choices[0]["token_ids"])
+
+
+def test_what_the_policy_must_never_say_is_forbidden_by_bias_and_refused_if_said() -> None:
+    """vLLM and sglang would sample an image pad, and the trainer would look for its image."""
+    said = recording(VLLM, "a_text__hud_return_token_ids_logprobs")["response"]
+    ids = said["choices"][0]["token_ids"]
+    free = max(ids) + 1
+    server = Server(httpx.Response(200, json=said), httpx.Response(200, json=said))
+    shim = ShimTransport(server, forbidden_ids=(free, free + 1))
+    post(shim, ASK | {"logit_bias": {"5": 1.0}})
+    assert server.body()["logit_bias"] == {"5": 1.0, str(free): -100.0, str(free + 1): -100.0}
+    with pytest.raises(LabError, match=f"sampled id {ids[0]}, which the policy must never say"):
+        post(ShimTransport(server, forbidden_ids=(ids[0],)), ASK)
+
+
+def test_a_server_that_needs_no_bias_is_sent_none() -> None:
+    server = Server(answer(SGLANG, "a_text__hud_return_token_ids_logprobs"))
+    post(ShimTransport(server), ASK)
+    assert "logit_bias" not in server.body()

@@ -1,0 +1,72 @@
+"""A policy that has learnt to call its tool, a second set of weights, and the server under test."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cua_lab.policy.model import Shape
+from cua_lab.policy.policy import Policy, build_policy, load_policy
+from cua_lab.recipes import load_recipe
+from cua_lab.run.setup import Setup, demonstrator_of, set_up
+from cua_lab.training.demos import corpus_of
+from cua_lab.training.sft import SftConfig, sft
+from tests.engines.servers import SERVERS, Server
+
+SHAPE = Shape(hidden=64, layers=2, vision_hidden=64, heads=2, grid_side=6)
+"""vLLM's CPU attention has no heads smaller than 32."""
+TURNS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A checkpoint of a policy on disk, and the same policy in memory."""
+
+    folder: Path
+    policy: Policy
+
+
+@pytest.fixture(scope="session")
+def game() -> Setup:
+    """2048 on a screen of nine image tokens."""
+    changed = ("agent.max_turns", "tasks.args.turns")
+    recipe = load_recipe("smoke", [f"stages.game.{name}={TURNS}" for name in changed])
+    return set_up(recipe, recipe.stages[1])
+
+
+@pytest.fixture(scope="session")
+def checkpoints(game: Setup, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trained, Trained]:
+    """The policy after enough demonstrations for calls, and after some more."""
+    player = demonstrator_of(game)
+    policy = build_policy(SHAPE, corpus_of((player,), count=40), seed=0)
+    folders = []
+    for number, steps in enumerate((24, 4)):
+        config = SftConfig(
+            steps=steps,
+            batch=8,
+            demonstrations=64,
+            lr=4e-3,
+            warmup_steps=3,
+            cooldown_steps=4,
+            seed=number,
+        )
+        sft(policy, player, config, progress=False)
+        folders.append(policy.save(tmp_path_factory.mktemp("checkpoint") / f"step-{number}"))
+    first, second = (Trained(folder, load_policy(folder)) for folder in folders)
+    return first, second
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "embedded",
+        pytest.param("vllm", marks=pytest.mark.engine),
+        pytest.param("sglang", marks=pytest.mark.engine),
+    ],
+)
+def server(request: pytest.FixtureRequest, checkpoints: Any) -> Iterator[Server]:
+    """Started once for all tests of the contract; it serves the first checkpoint."""
+    with SERVERS[request.param](checkpoints[0].folder) as running:
+        yield running

@@ -1,0 +1,308 @@
+"""One contract for the embedded engine, vLLM and sglang: what training takes from an episode.
+
+Episodes of the lab's env are played through HUD over HTTP, stitched, and teacher-forced in plain
+transformers, which shares nothing with an engine but the checkpoint on disk.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import torch
+
+from cua_lab.errors import LabError
+from cua_lab.policy.policy import Policy
+from cua_lab.policy.scoring import Example, collate, masked_logits, score
+from cua_lab.rollout.codec import codec_from_tokenizer
+from cua_lab.rollout.divergence import BENIGN
+from cua_lab.rollout.episode import Episode, play
+from cua_lab.rollout.sample import Sample, samples_of
+from cua_lab.rollout.stitch import stitch
+from cua_lab.rollout.stitched import Stitched
+from cua_lab.rollout.vision import episode_images
+from cua_lab.run.setup import Setup
+from cua_lab.serving.continuation import continuation_of
+from cua_lab.serving.live_weights import update_weights
+from cua_lab.serving.shim import ShimTransport
+from tests.engines.conftest import TURNS, Trained
+from tests.engines.servers import NAME, Server
+
+SEEDS = (1, 2, 3)
+TEMPERATURE = 0.6
+"""Other than 1, so that a server that leaves it out of its log-probabilities is found out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Who plays what against whom."""
+
+    server: Server
+    game: Setup
+    policy: Policy
+
+    def episodes(self, seeds: Sequence[int] = SEEDS, *, exact: bool = False, **asked: Any):
+        """2048 from each seed, all at once; `asked` are fields of every request."""
+
+        async def all_of_them() -> list[Episode]:
+            return await asyncio.gather(*(self._play(seed, exact, asked) for seed in seeds))
+
+        return asyncio.run(all_of_them())
+
+    async def _play(self, seed: int, exact: bool, asked: dict[str, Any]) -> Episode:
+        forbidden = () if self.server.forbids_itself else self.policy.forbidden_ids
+        more = asked.pop("forbid", ())
+        shim = ShimTransport(
+            httpx.AsyncHTTPTransport(),
+            dialect=self.server.dialect,
+            seed=seed,
+            vocab_size=self.policy.vocab_size,
+            stop_ids=frozenset(self.policy.stop_ids),
+            forbidden_ids=(*forbidden, *more),
+            exact=continuation_of(self.policy) if exact else None,
+        )
+        config = self.game.config
+        kwargs = config.completion_kwargs | {"temperature": TEMPERATURE} | asked
+        return await play(
+            self.game.task(seed),
+            config.model_copy(update={"model": NAME, "completion_kwargs": kwargs}),
+            shim,
+            runtime=self.game.runtime,
+            id=f"episode-{seed}",
+            group="g",
+            timeout_s=120,
+            turns=lambda: tuple(shim.turns),
+            base_url=f"{self.server.url}/v1/",
+        )
+
+    def stitched(self, episode: Episode) -> Stitched:
+        """The whole episode as one sequence."""
+        assert episode.status != "failed", episode.error
+        (sequence,) = stitch(episode.turns, codec_from_tokenizer(self.policy.tokenizer))
+        return sequence
+
+    def sample(self, episode: Episode) -> Sample:
+        """The sequence with its pixels, every image counted."""
+        images = episode_images(episode.screenshots, self.policy.vision, merge=self.policy.merge)
+        (sample,) = samples_of([self.stitched(episode)], images, reward=0.0, group="g", episode="e")
+        return sample
+
+
+@pytest.fixture
+def table(server: Server, game: Setup, checkpoints: tuple[Trained, Trained]) -> Table:
+    return Table(server, game, checkpoints[0].policy)
+
+
+@pytest.fixture(scope="module")
+def played(server: Server, game: Setup, checkpoints: tuple[Trained, Trained]) -> list[Episode]:
+    """Episodes that several tests look at."""
+    return Table(server, game, checkpoints[0].policy).episodes()
+
+
+@pytest.fixture(scope="session")
+def references(checkpoints: tuple[Trained, Trained]) -> tuple[Any, Any]:
+    """Both checkpoints as transformers alone loads them."""
+    from transformers import AutoModelForImageTextToText
+
+    first, second = (
+        AutoModelForImageTextToText.from_pretrained(str(c.folder), dtype="float32").eval()
+        for c in checkpoints
+    )
+    return first, second
+
+
+def sampled_positions(stitched: Stitched) -> torch.Tensor:
+    """(1, T) bool: sampled tokens that still stand in the context they were sampled in."""
+    where = torch.zeros(1, len(stitched.tokens), dtype=torch.bool)
+    where[0, stitched.response_start :] = torch.tensor(stitched.loss_mask, dtype=torch.bool)
+    for start, end in stitched.displaced:
+        where[0, start:end] = False
+    return where
+
+
+def as_sampled(stitched: Stitched, where: torch.Tensor) -> torch.Tensor:
+    """What the server said, at those positions."""
+    before = [float("nan")] * stitched.response_start
+    return torch.tensor([*before, *stitched.logprobs])[where[0]]
+
+
+def forced(
+    model: Any,
+    policy: Policy,
+    sample: Sample,
+    where: torch.Tensor,
+    *,
+    temperature: float = TEMPERATURE,
+    forbid: Sequence[int] = (),
+    pixels: np.ndarray | None = None,
+) -> torch.Tensor:
+    """Log-probabilities of the sequence's own tokens by transformers' own positions and vision."""
+    ids = torch.tensor([sample.stitched.tokens])
+    shown = sample.pixel_values if pixels is None else pixels
+    with torch.inference_mode():
+        logits = model(
+            input_ids=ids,
+            pixel_values=torch.from_numpy(shown),
+            image_grid_thw=torch.from_numpy(sample.image_grid_thw),
+            mm_token_type_ids=(ids == policy.image_token_id).int(),
+        ).logits[0, :-1]  # (T - 1, V)
+        masked = masked_logits(
+            logits, temperature=temperature, forbidden_ids=(*policy.forbidden_ids, *forbid)
+        )
+        spread = torch.log_softmax(masked, dim=-1)
+    return spread.gather(-1, ids[0, 1:, None])[where[0, 1:], 0]
+
+
+def gap(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a - b).abs().max())
+
+
+def test_each_episode_stitches_into_one_sequence_that_loses_nothing(table, played) -> None:
+    """Prompts repeat what came before, or differ only in how it is written."""
+    assert max(len(episode.turns) for episode in played) == TURNS
+    for episode in played:
+        stitched = table.stitched(episode)
+        assert {d.kind for d in stitched.divergences} <= set(BENIGN)
+        assert stitched.ended_by is None
+        assert stitched.ledger.sampled == sum(len(turn.output_ids) for turn in episode.turns)
+        assert stitched.ledger.trained + stitched.ledger.resynced == stitched.ledger.sampled
+        assert stitched.ledger.trained > 0
+
+
+def test_each_screenshot_has_the_image_tokens_that_the_processor_counts(table, played) -> None:
+    for episode in played:
+        sample = table.sample(episode)
+        unseen = episode.actions[-1].screenshot is not None  # no prompt follows the last action
+        assert len(sample.image_grid_thw) == len(episode.screenshots) - unseen
+        pads = sum(i == table.policy.image_token_id for i in sample.stitched.tokens)
+        assert pads == int(sample.image_grid_thw.prod(axis=1).sum()) // table.policy.merge**2
+
+
+def test_logprobs_are_those_of_transformers_on_the_same_tokens_and_pixels(
+    table, played, references
+) -> None:
+    """Engine and trainer must mean the same distribution: temperature, mask, positions, vision."""
+    for episode in played:
+        sample = table.sample(episode)
+        where = sampled_positions(sample.stitched)
+        said = as_sampled(sample.stitched, where)
+        expected = forced(references[0], table.policy, sample, where)
+        assert gap(said, expected) < table.server.logprob_gap
+        with torch.inference_mode():
+            example = Example(sample.stitched.tokens, sample.pixel_values, sample.image_grid_thw)
+            batch = collate(table.policy, [example])
+            trainer = score(table.policy, batch, where, temperature=TEMPERATURE).logprobs[where]
+        assert gap(said, trainer) < table.server.logprob_gap
+
+
+def test_the_pixels_reached_the_server(table, played, references) -> None:
+    """agent-lightning#560: images never reached training, and the loss still fell."""
+    sample = table.sample(played[0])
+    where = sampled_positions(sample.stitched)
+    blank = np.zeros_like(sample.pixel_values)
+    blind = forced(references[0], table.policy, sample, where, pixels=blank)
+    said = as_sampled(sample.stitched, where)
+    assert gap(said, blind) > 20 * table.server.logprob_gap
+
+
+def test_equal_seeds_give_equal_tokens(table, played) -> None:
+    if table.server.seeded:
+        pytest.skip(table.server.seeded)
+    again = table.episodes(SEEDS[:1])[0]
+    assert [t.output_ids for t in again.turns] == [t.output_ids for t in played[0].turns]
+    assert again.reward == played[0].reward
+
+
+def test_an_id_that_is_forbidden_is_never_said_and_the_logprobs_know_it(table, references) -> None:
+    """A sampled image pad has no image; both sides mask the same ids, or ratios are off."""
+    calls = table.policy.tokenizer.convert_tokens_to_ids("<tool_call>")
+    (episode,) = table.episodes(SEEDS[:1], forbid=(calls,))
+    (turn,) = episode.turns
+    assert calls not in turn.output_ids
+    assert not set(table.policy.forbidden_ids) & set(turn.output_ids)
+    (sequence,) = stitch(episode.turns, codec_from_tokenizer(table.policy.tokenizer))
+    images = episode_images(episode.screenshots, table.policy.vision)
+    (sample,) = samples_of([sequence], images, reward=0.0, group="g", episode="e")
+    where = sampled_positions(sequence)
+    expected = forced(references[0], table.policy, sample, where, forbid=(calls,))
+    assert gap(as_sampled(sequence, where), expected) < table.server.logprob_gap
+
+
+def test_ids_on_record_are_continued_exactly(table, references) -> None:
+    if table.server.token_in:
+        pytest.skip(table.server.token_in)
+    for episode in table.episodes(exact=True, temperature=1.0):
+        for before, after in itertools.pairwise(episode.turns):
+            known = (*before.prompt_ids, *before.output_ids)
+            assert after.prompt_ids[: len(known)] == known
+        sample = table.sample(episode)
+        assert sample.stitched.divergences == ()
+        where = sampled_positions(sample.stitched)
+        expected = forced(references[0], table.policy, sample, where, temperature=1.0)
+        assert gap(as_sampled(sample.stitched, where), expected) < table.server.logprob_gap
+
+
+def test_an_answer_that_the_limit_cut_ends_its_episode_as_truncated(table) -> None:
+    (episode,) = table.episodes(SEEDS[:1], max_tokens=2)
+    (turn,) = episode.turns
+    assert (episode.status, turn.truncated, len(turn.output_ids)) == ("truncated", True, 2)
+    assert len(turn.output_logprobs) == 2
+    assert episode.valid_calls == 0.0
+
+
+def test_a_malformed_call_is_not_executed_and_keeps_its_ids(table, references) -> None:
+    """Servers lose the text of such a call, or return it as words; the ids are right."""
+    (episode,) = table.episodes(SEEDS[:1], stop=['"keys"'])
+    (turn,) = episode.turns
+    text = table.policy.tokenizer.decode(turn.output_ids)
+    assert text.startswith("<tool_call>")
+    assert "</tool_call>" not in text
+    assert (episode.valid_calls, turn.truncated) == (0.0, False)
+    assert len(episode.screenshots) == 1, "nothing was executed"
+    (sequence,) = stitch(episode.turns, codec_from_tokenizer(table.policy.tokenizer))
+    assert sequence.ledger.trained == len(turn.output_ids)
+
+
+def test_a_prompt_that_does_not_fit_fails_the_episode_with_the_servers_words(table) -> None:
+    (episode,) = table.episodes(SEEDS[:1], max_tokens=100_000)
+    assert (episode.status, episode.reward, episode.turns) == ("failed", None, ())
+    assert "100000" in (episode.error or "")
+
+
+def test_new_weights_answer_at_once_and_nothing_old_is_cached(
+    table, played, references, checkpoints
+) -> None:
+    """A stale prefix under new weights is silently wrong: the same episode is asked for again."""
+    first, second = checkpoints
+    with httpx.Client(base_url=table.server.url, timeout=120) as client:
+        update_weights(client, table.server.dialect, second.folder, "step-2")
+        try:
+            (episode,) = table.episodes(SEEDS[:1])
+        finally:
+            update_weights(client, table.server.dialect, first.folder, "step-1")
+    sample = table.sample(episode)
+    where = sampled_positions(sample.stitched)
+    said = as_sampled(sample.stitched, where)
+    assert gap(said, forced(references[1], second.policy, sample, where)) < table.server.logprob_gap
+    assert gap(said, forced(references[0], first.policy, sample, where)) > 0.01
+    versions = ("step-2",) if table.server.says_version else ()
+    assert sample.stitched.weight_versions == versions
+
+
+def test_a_folder_that_cannot_be_loaded_leaves_the_old_weights_at_work(
+    table, played, tmp_path: Path
+) -> None:
+    if table.server.dialect == "vllm":
+        pytest.skip("an exception in vLLM's worker ends the server")
+    with (
+        httpx.Client(base_url=table.server.url, timeout=120) as client,
+        pytest.raises(LabError, match="keeps its old weights"),
+    ):
+        update_weights(client, table.server.dialect, tmp_path / "nowhere", "step-3")
+    (episode,) = table.episodes(SEEDS[:1], max_tokens=2)
+    assert len(episode.turns) == 1
