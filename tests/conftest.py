@@ -22,6 +22,15 @@ settings.register_profile("nightly", parent=settings.get_profile("normal"), max_
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "normal"))
 
 
+def pytest_collection_modifyitems(config, items):
+    """Tests that take minutes run when they are asked for: `pytest -m nightly`."""
+    if "nightly" not in (config.option.markexpr or ""):
+        skip = pytest.mark.skip(reason="takes minutes: run with -m nightly")
+        for item in items:
+            if item.get_closest_marker("nightly"):
+                item.add_marker(skip)
+
+
 @pytest.fixture(scope="session")
 def desktops():
     """Two Chromium desktops of 640x600 that all tests share: they boot once, in a second or two."""

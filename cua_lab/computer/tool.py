@@ -158,6 +158,8 @@ class ComputerTool(RFBTool):
         limit = self.config.screen_timeout_s + call.wait_s + 64 * self.config.pace_ms / 1000
         try:
             async with asyncio.timeout(limit):
+                if self.client.conn.writer.is_closing():  # the server went, and may be back
+                    await self.client._reconnect()
                 async with self._letting_go():
                     await self._send(call)
                 await self._flush()

@@ -19,6 +19,8 @@ from cua_lab.desktop.cdp import BrowserError
 from cua_lab.desktop.chromium import BLANK, ChromiumDesktop
 from cua_lab.errors import LabError
 
+ALIVE_S = 3.0
+"""A browser that cannot add up for this long hangs."""
 MOST = 16
 """A desktop takes 230 MiB."""
 
@@ -122,7 +124,8 @@ class DesktopPool:
     async def _renew(self, desktop: ChromiumDesktop) -> None:
         """Make a desktop as new; one that cannot be is ended, and the next borrower boots one."""
         try:
-            await desktop.show(BLANK, timeout_s=3.0)
+            await desktop.evaluate("1", timeout_s=ALIVE_S)
+            await desktop.show(BLANK)
             self._idle.append(desktop)
         except (BrowserError, OSError):
             await desktop.close()

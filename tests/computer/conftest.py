@@ -38,6 +38,9 @@ class Recorder:
                 self.events.append(("point", x, y, buttons))
                 data = data[6:]
 
+    def is_closing(self) -> bool:
+        return False
+
     async def drain(self) -> None:
         self.drains += 1
         if self.drains == self.broken_at:

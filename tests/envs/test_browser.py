@@ -2,9 +2,11 @@
 
 import asyncio
 import inspect
+from io import BytesIO
 
 import pytest
 from hud.eval import LocalRuntime, SubprocessRuntime, Task
+from PIL import Image
 
 from cua_lab.desktop.apps import Todo
 from cua_lab.envs.browser import env as browser
@@ -130,13 +132,9 @@ def test_the_named_items_are_checked_by_keyboard_and_nothing_else_counts(here) -
 def test_a_served_env_boots_the_screen_that_the_row_asks_for() -> None:
     """A child process knows its rows only when they come: the browser boots anew on its port."""
     needs_chromium()
-    runtime = SubprocessRuntime(inspect.getfile(browser), ready_timeout=60)
+    runtime = SubprocessRuntime(inspect.getfile(browser), ready_timeout=180)
     keys = {"action": "press", "keys": ["left", "down", "right", "up"] * 5}
     run = episode(runtime, "2048-score", [keys], seed=5, width=200, height=180)
     assert run.status == "completed", run.error
     assert run.info["state"]["moves"] > 10
-    from io import BytesIO
-
-    from PIL import Image
-
     assert Image.open(BytesIO(run.screenshots[-1])).size == (200, 180)

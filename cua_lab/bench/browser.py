@@ -1,0 +1,162 @@
+"""The real browser, measured: settling, stale frames, latency, throughput, the screenshot path.
+
+Every row is measured through the computer tool, as a policy would act. A frame is stale when it
+does not show what its action has led to. Invariant: what a frame has to show follows from the
+number of actions alone, so that no frame is judged by another frame.
+"""
+
+import asyncio
+import base64
+import io
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+from hud.capabilities import Capability, RFBClient
+from PIL import Image
+
+from cua_lab.computer.config import ToolConfig
+from cua_lab.computer.screen import Screen
+from cua_lab.computer.settling import FixedSleep, QuietFramebuffer, Settle
+from cua_lab.computer.tool import ComputerTool
+from cua_lab.desktop.chromium import ChromiumDesktop
+from cua_lab.desktop.pool import DesktopPool
+
+# Each key moves a bar to the next of eight places, in 250 ms: a frame half way is stale.
+ANIMATED = """data:text/html,<!doctype html><style>body{margin:0;overflow:hidden;background:white}
+%23bar{position:absolute;top:0;left:0;width:40px;height:100vh;background:rgb(255,0,0);
+transition:left 250ms ease-in-out}</style><div id=bar></div><script>let n=0;
+addEventListener('keydown',()=>{n=(n+1)&7;bar.style.left=n*80+'px'})</script>"""
+STATIC = "data:text/html,<!doctype html><h1>Nothing moves</h1>"
+PLACE = 80
+"""Pixels between two places of the bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """One way to settle, on the animated page."""
+
+    name: str
+    actions: int
+    stale: int
+    ms: float
+    """Median of an action: send, settle, screenshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """From a VNC frame of 1280x1200 to the PNG of 512 pixels that the model sees, ms."""
+
+    ours_ms: float
+    hud_ms: float
+
+    @property
+    def times(self) -> float:
+        return self.hud_ms / self.ours_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Several desktops at once."""
+
+    desktops: int
+    boot_s: float
+    actions_per_s: float
+    latency_ms: float
+    """Median of one action on a static page, all desktops acting."""
+
+
+async def _tool(desktop: ChromiumDesktop, **config: Any) -> ComputerTool:
+    client = await Screen.connect(Capability.rfb(url=desktop.url))
+    return ComputerTool(client=client, config=ToolConfig(**config))
+
+
+async def settled(
+    desktop: ChromiumDesktop, name: str, settle: Settle, *, actions: int = 50
+) -> Settled:
+    """Press a key, look, and ask the page whether that is how it stays."""
+    await desktop.show(ANIMATED)
+    tool = await _tool(desktop, settle=settle)
+    await tool.execute({"action": "screenshot"})
+    stale, times = 0, []
+    for index in range(actions):
+        began = time.perf_counter()
+        result = await tool.execute({"action": "press", "keys": ["x"]})
+        times.append(time.perf_counter() - began)
+        left = (index + 1) % 8 * PLACE
+        row = _pixels(result)[desktop.size[1] // 2]
+        shown = np.flatnonzero((row == (255, 0, 0)).all(axis=1))
+        stale += shown.tolist() != list(range(left, left + 40))
+        await asyncio.sleep(0.3)  # the next action starts from rest, however bad this frame was
+    await tool.client.close()
+    return Settled(name, actions, stale, median(times) * 1000)
+
+
+async def settling(*, actions: int = 50) -> list[Settled]:
+    """Quiet framebuffer beside fixed sleeps."""
+    ways: Sequence[tuple[str, Settle]] = (
+        ("quiet framebuffer", QuietFramebuffer()),
+        ("sleep 100 ms", FixedSleep(100)),
+        ("sleep 300 ms", FixedSleep(300)),
+    )
+    async with ChromiumDesktop(640, 600) as desktop:
+        return [await settled(desktop, name, way, actions=actions) for name, way in ways]
+
+
+async def screenshot_paths(*, repeats: int = 15) -> Paths:
+    """The tool beside HUD's PNG that is then scaled down with LANCZOS."""
+    async with ChromiumDesktop(1280, 1200) as desktop:
+        await desktop.show("data:text/html,<body style='font:20px sans-serif'>" + "text " * 3000)
+        tool = await _tool(desktop, screenshot_width=512)
+        hud = await RFBClient.connect(Capability.rfb(url=desktop.url))
+        ours, theirs = [], []
+        for _ in range(repeats):
+            began = time.perf_counter()
+            await tool.screenshot()
+            ours.append(time.perf_counter() - began)
+            began = time.perf_counter()
+            png, _ = await hud.screenshot_png()
+            _downscaled(png, 512)
+            theirs.append(time.perf_counter() - began)
+        await tool.client.close()
+        await hud.close()
+    return Paths(median(ours) * 1000, median(theirs) * 1000)
+
+
+def _downscaled(png: bytes, width: int) -> bytes:
+    image = Image.open(io.BytesIO(png))
+    size = (width, round(image.height * width / image.width))
+    buffer = io.BytesIO()
+    image.resize(size, Image.Resampling.LANCZOS).save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+async def together(count: int = 4, *, actions: int = 40) -> Together:
+    """Desktops that act at the same time, each as fast as it can, on a page that does not react."""
+    began = time.perf_counter()
+    async with DesktopPool(count, 640, 600) as pool:
+        boot_s = time.perf_counter() - began
+        times: list[float] = []
+
+        async def act() -> None:
+            async with pool.lend() as desktop:
+                await desktop.show(STATIC)
+                tool = await _tool(desktop, settle=QuietFramebuffer())
+                await tool.execute({"action": "screenshot"})
+                for _ in range(actions):
+                    start = time.perf_counter()
+                    await tool.execute({"action": "press", "keys": ["f13"]})
+                    times.append(time.perf_counter() - start)
+                await tool.client.close()
+
+        start = time.perf_counter()
+        await asyncio.gather(*(act() for _ in range(count)))
+        seconds = time.perf_counter() - start
+    return Together(count, boot_s, len(times) / seconds, median(times) * 1000)
+
+
+def _pixels(result: Any) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(result.content[-1].data))))
