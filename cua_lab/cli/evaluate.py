@@ -77,10 +77,12 @@ def evaluate(
         raise LabError(f"--screens is {screens!r}; expected one of {', '.join(SCREENS)}")
     target = _Target(model, base_url, key_file, concurrency, threads)
     asked = target.asking(asking, policy_space)
-    folder = out or Path("eval")
+    report: GroundingReport | TaskReport
     if file is not None:
-        report = asyncio.run(_grounding(target, asked, file, space, root or file.parent, screens))
-        _show_grounding(report)
+        report = clicks = asyncio.run(
+            _grounding(target, asked, file, space, root or file.parent, screens)
+        )
+        _show_grounding(clicks)
         title = f"{model} on {file.name}" + ("" if screens == "own" else f", {screens} screens")
     else:
         from cua_lab.run.evaluate import plans_of
@@ -89,10 +91,10 @@ def evaluate(
         assert env is not None
         plans = plans_of(env, task, args=parse_args(args), episodes=episodes, seed=seed)
         turns = (max_turns, temperature)
-        report = asyncio.run(_tasks(target, asked, env, plans, turns))
-        _show_tasks(report)
+        report = played = asyncio.run(_tasks(target, asked, env, plans, turns))
+        _show_tasks(played)
         title = f"{model} on {env}"
-    _write(report, folder, title)
+    _write(report, out or Path("eval"), title)
 
 
 class _Target:

@@ -164,7 +164,8 @@ class BatchedVisionAttention:
         qkv = self.qkv(hidden_states).view(count, length, 3, self.num_heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (images, heads, patches, head_dim)
         cos, sin = (part.view(count, 1, length, -1) for part in position_embeddings)
-        q, k = (x * cos + _rotate_half(x) * sin for x in (q, k))
+        # The angles are float32, which a bfloat16 tower must not become.
+        q, k = ((x * cos + _rotate_half(x) * sin).to(v.dtype) for x in (q, k))
         mixed = F.scaled_dot_product_attention(q, k, v, scale=self.scaling)
         return self.proj(mixed.transpose(1, 2).reshape(count * length, -1))
 

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from cua_lab.errors import LabError
+from cua_lab.policy.policy import load_policy
+from cua_lab.policy.scoring import collate, score
 from cua_lab.recipes.sft import ModelSettings, TrainSettings
 from cua_lab.training.finetune import precision_of, rate_at
 from tests.support_sft import draw, trainer
@@ -90,3 +92,24 @@ def test_metrics_are_json(file: Path) -> None:
     made, _, _ = trainer(file, "train.steps=1")
     first = next(iter(made))
     assert json.loads(json.dumps({"loss": first.loss, "norm": first.grad_norm}))
+
+
+def test_adapters_learn_in_float32_on_a_bfloat16_policy(file: Path, tmp_path: Path) -> None:
+    """As a 7B checkpoint is trained; its vision tower once left bfloat16 at the rotary angles."""
+    checkpoint = trainer(file)[0].policy.save(tmp_path / "start")
+    started = (f"policy.checkpoint={checkpoint}", "lora.r=4", "train.steps=2")
+    made, _, adapter = trainer(file, *started, "model.precision=bfloat16")
+    exact, _, _ = trainer(file, *started)
+    learning = {p.dtype for p in made.policy.model.parameters() if p.requires_grad}
+    frozen = {p.dtype for p in made.policy.model.parameters() if not p.requires_grad}
+    assert (learning, frozen) == ({torch.float32}, {torch.bfloat16})
+    losses = [[m.loss for m in one] for one in (made, exact)]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+    adapter.merge()
+    served = load_policy(made.policy.save(tmp_path / "model"), dtype="bfloat16")
+    item = made._data.example(0)
+    batch = collate(served, [item.example])
+    where = torch.from_numpy(item.loss_mask)[None]
+    with torch.no_grad():
+        loss = -float(score(served, batch, where).logprobs[where].mean())
+    assert loss == pytest.approx(losses[0][-1], rel=0.2)
