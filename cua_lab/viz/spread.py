@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
 
-from cua_lab.viz.style import COLOURS, INK, paper
+from cua_lab.viz.style import COLOURS, DASHES, INK, MARKERS, paper
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,3 +75,29 @@ def _beeswarm(column: int, rewards: Sequence[float]) -> list[float]:
         seen[reward] = k + 1
         xs.append(column + 0.09 * ((k + 1) // 2) * (1 if k % 2 else -1))
     return xs
+
+
+def silence(rate: float, members: int) -> float:
+    """The chance that a group says nothing: all of its members succeed, or all fail."""
+    return float(rate**members + (1 - rate) ** members)
+
+
+def silence_figure(sizes: Sequence[int]) -> "Figure":
+    """That chance over the rate of success, a line for each size of a group."""
+    from cua_lab.viz.picture import Picture
+
+    rates = [k / 40 for k in range(41)]
+    with paper():
+        figure = Picture(figsize=(8, 3.4), layout="constrained")
+        axes = figure.subplots()
+        for k, members in enumerate(sizes):
+            chances = [silence(rate, members) for rate in rates]
+            axes.plot(
+                rates, chances, color=COLOURS[k], linestyle=DASHES[k], marker=MARKERS[k],
+                markevery=4, label=f"{members} members",
+            )  # fmt: skip
+        axes.set_xlabel("rate of success of the policy")
+        axes.set_ylabel("chance of a silent group")
+        axes.set_ylim(0, 1.02)
+        axes.legend(loc="upper center")
+    return figure

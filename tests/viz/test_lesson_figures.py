@@ -7,10 +7,14 @@ import pytest
 from cua_lab.computer.coordinates import View
 from cua_lab.desktop.apps import Game2048, Targets
 from cua_lab.desktop.apps.heard import Heard
+from cua_lab.miles.cost import costs_of
+from cua_lab.miles.recipe import load_miles_recipe
 from cua_lab.viz.aim import aim_figure
+from cua_lab.viz.costs import sweep_figure, token_figure, token_parts
 from cua_lab.viz.dataway import BOXES, data_way
 from cua_lab.viz.keyroll import bars_of, key_name, key_roll
-from cua_lab.viz.spread import spread_figure, spread_of
+from cua_lab.viz.placement import LANES, placement
+from cua_lab.viz.spread import silence, silence_figure, spread_figure, spread_of
 from cua_lab.viz.token_bars import token_bars
 
 LEFT, CONTROL = 0xFF51, 0xFFE3
@@ -27,6 +31,19 @@ def test_a_silent_group_is_one_without_spread() -> None:
     spread = spread_of([[0.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
     assert (spread.silent, spread.groups, spread.mean) == (2, 3, pytest.approx(1 / 3))
     assert spread.within == pytest.approx(pstdev([0.0, 1.0]) / 3)
+
+
+def test_a_group_of_two_is_silent_at_least_every_second_time() -> None:
+    assert silence(0.5, 2) == 0.5
+    assert silence(0.0, 8) == silence(1.0, 8) == 1.0
+    assert silence(0.3, 8) == pytest.approx(0.3**8 + 0.7**8)
+
+
+def test_the_parts_of_an_episode_add_up_to_its_costs() -> None:
+    recipe = load_miles_recipe()
+    parts, costs = token_parts(recipe), costs_of(recipe)
+    sums = [sum(parts[name]) for name in ("a turn", "an episode", "at most")]
+    assert sums == [costs.turn_tokens, costs.typical_tokens, costs.longest_tokens]
 
 
 def test_an_app_that_is_listened_to_behaves_as_before() -> None:
@@ -51,6 +68,12 @@ def test_every_figure_draws_and_every_box_names_a_room() -> None:
         aim_figure(screen.reduce(2), screen, View((256, 256), 128, "0-1000"), (300, 700)),
         token_bars(["<tool_call>", "\n$x$ " * 20], [1.0, 0.3]),
         spread_figure({"linear": [[0.1, 0.2]], "step": [[0.0, 0.0]]}),
+        placement(),
+        token_figure(load_miles_recipe()),
+        sweep_figure(load_miles_recipe(), widths=(256, 512), turns=(8, 24)),
+        silence_figure((2, 8)),
     ]
     assert all(figure._repr_png_().startswith(b"\x89PNG") for figure in figures)
     assert len({box.title for box in BOXES.values()}) == len(BOXES)
+    laptop, miles = LANES.values()
+    assert len(laptop) == len(miles), "boxes in one column do the same work"
