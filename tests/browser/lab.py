@@ -6,6 +6,7 @@ application, the session and the kernel, and then executing the command, passed 
 """
 
 import ctypes
+import http.client
 import json
 import os
 import signal
@@ -137,7 +138,7 @@ class JupyterLab:
                 break
             try:
                 urllib.request.urlopen(address, timeout=2).close()
-            except OSError:
+            except (OSError, http.client.HTTPException):
                 time.sleep(0.1)
             else:
                 return

@@ -1,0 +1,76 @@
+"""The live screen in a real JupyterLab: its controls reach the desktop and steal no keys."""
+
+import json
+
+import pytest
+
+from tests.browser.test_viewer_notebook import notebook
+
+CODE = """\
+from cua_lab.computer.bench import Bench
+from cua_lab.computer.config import ToolConfig
+from cua_lab.desktop.apps import Todo
+from cua_lab.viz.live import live_screen
+
+config = ToolConfig(coordinate_space="0-1000", pace_ms=0)
+bench = await Bench.open(Todo(320, 320, count=2, seed=2), config)
+await live_screen(bench, watch=("focus", "text"))"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory, browser):
+    from tests.browser.lab import JupyterLab
+
+    folder = tmp_path_factory.mktemp("notebooks")
+    (folder / "live.ipynb").write_text(json.dumps(notebook(CODE)))
+    with JupyterLab(folder, tmp_path_factory.mktemp("lab")) as server:
+        yield server
+
+
+def test_clicks_keys_and_sliders_drive_the_desktop(page, lab, artefacts):
+    lab.open_notebook(page, "live.ipynb")
+    lab.run_all(page)
+    page.wait_for_selector(".cua-live .ll-screen", timeout=60_000)
+    state, sent = page.locator(".ll-state"), page.locator(".ll-sent")
+
+    box = page.locator(".ll-screen").bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 24 / 320, box["y"] + box["height"] * 78 / 320)
+    page.wait_for_function(
+        "() => document.querySelector('.ll-state').textContent.includes('check:0')"
+    )
+    assert json.loads(sent.inner_text())["action"] == "click"
+
+    page.get_by_role("slider", name="y").focus()
+    page.keyboard.press("Home")
+    for _ in range(90):
+        page.keyboard.press("ArrowRight")
+    page.get_by_role("button", name="click", exact=True).click()
+    page.wait_for_function(
+        "() => document.querySelector('.ll-state').textContent.includes('field')"
+    )
+
+    page.locator('.cua-live input[aria-label="type"]').fill("a b")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('.ll-state').textContent.includes('a b')")
+    assert '"a b"' in state.inner_text()
+    assert lab.cell_count(page) == 1, "no key reached JupyterLab"
+    for dark in (False, True):
+        lab.change_theme(page, dark)
+        page.screenshot(path=artefacts / f"live-{'dark' if dark else 'light'}.png")
+
+    page.locator('.cua-live input[aria-label="press"]').fill("nokey")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".ll-error")
+    assert "unknown key" in page.locator(".ll-said").inner_text()
+
+
+def test_whatever_takes_the_focus_keeps_its_keys_from_jupyterlab(page, lab):
+    lab.open_notebook(page, "live.ipynb")
+    lab.run_all(page)
+    page.wait_for_selector(".cua-live .ll-screen", timeout=60_000)
+    unprotected = page.evaluate(
+        """() => [...document.querySelectorAll('.cua-live *')].filter((node) =>
+          node.tabIndex >= 0 && node.dataset.lmSuppressShortcuts !== 'true'
+        ).map((node) => node.outerHTML.slice(0, 80))"""
+    )
+    assert unprotected == []
