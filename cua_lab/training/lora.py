@@ -6,6 +6,7 @@ with the same tensor names as before, whose log-probabilities are those of the a
 rounding (1e-5 in float32), so any engine serves it; only a merged policy may be exported.
 """
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,9 @@ def attach(policy: "Policy", settings: LoraSettings) -> Adapter:
         exclude_modules=kept_out,
     )
     try:
-        return Adapter(policy, get_peft_model(policy.model, config))
+        with warnings.catch_warnings():  # peft asks transformers by a name that v6 drops
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+            return Adapter(policy, get_peft_model(policy.model, config))
     except ValueError as error:
         linear = sorted(
             {

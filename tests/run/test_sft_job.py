@@ -1,5 +1,6 @@
 """The SFT job: a folder that goes on where it was stopped and exports what engines load."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -8,13 +9,15 @@ import torch
 from safetensors.torch import load_file
 
 from cua_lab.dataset.asking import load_asking
+from cua_lab.dataset.predict import predict_with_policy, questions_of
+from cua_lab.dataset.sample import read_samples
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import load_policy
 from cua_lab.recipes.sft import load_sft_recipe
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.sft_job import run_sft
 from cua_lab.viz.runfiles import read_run
-from tests.support_sft import draw, recipe
+from tests.support_sft import draw, qwen25, recipe
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +81,22 @@ def test_the_published_recipe_says_which_checkpoint_it_lacks(file) -> None:
     published = load_sft_recipe("sft-qwen2.5-vl-7b", ["model.device=cpu"])
     with pytest.raises(LabError, match=r"Qwen2.5-VL-7B-Instruct is not a checkpoint"):
         run_sft(published, file, RunFolder.create(file.parent / "run", resume=False))
+
+
+def test_qwen2_5_vl_learns_pixels_of_the_resized_image_with_a_template_that_knows_tools(
+    file, tmp_path
+) -> None:
+    """Its own template would drop every call, and the loss would look healthy all the same."""
+    start = f"policy.checkpoint={qwen25(tmp_path / 'start')}"
+    with pytest.raises(LabError, match=r"knows no tools. Set model.chat_template to lab"):
+        run_sft(recipe(start), file, RunFolder.create(tmp_path / "own", resume=False))
+    chosen = recipe(start, "model.chat_template=lab", "lora.r=4", "train.steps=2")
+    run_sft(chosen, file, RunFolder.create(tmp_path / "run", resume=False))
+    served, asking = load_policy(tmp_path / "run/model"), load_asking(tmp_path / "run/model")
+    assert served.family == "qwen2_5_vl"
+    assert "tool_call" in served.tokenizer.chat_template
+    assert asking.space == "pixels"
+    assert asking.view((96, 96)).screen == (84, 84)
+    questions = questions_of(list(read_samples(file))[:2], file.parent)
+    points = asyncio.run(predict_with_policy(served, questions, asking))
+    assert len(points) == 2

@@ -12,17 +12,7 @@ from cua_lab.errors import LabError
 from cua_lab.policy.template import call_text
 from cua_lab.recipes.sft import DataSettings
 from cua_lab.training.sft_data import TrainingData, batches, read_training_rows
-from tests.support_sft import draw, trainer
-
-NO_TOOLS = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
-    "{% if message['content'] is string %}{{ message['content'] }}<|im_end|>\n"
-    "{% else %}{% for part in message['content'] %}{% if part['type'] == 'image' %}"
-    "<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part['text'] }}{% endif %}"
-    "{% endfor %}<|im_end|>\n{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-"""Qwen2.5-VL's own template, shortened: it knows neither tools nor calls."""
+from tests.support_sft import NO_TOOLS, draw, trainer
 
 
 @pytest.fixture(scope="module")
