@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 SANITIZE = NOTEBOOKS / "sanitize.cfg"
-CELL_TIMEOUT_S = 120
+CELL_TIMEOUT_S = 600
 LONG_CELL_TIMEOUT_S = 1800
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 LONG_TAG = "nbval-ignore-output"

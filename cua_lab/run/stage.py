@@ -184,7 +184,7 @@ class StageRun:
     async def _grpo_step(self, trainer: "GRPOTrainer", step: int) -> dict[str, str]:
         started = perf_counter()
         episodes = await self._play(self.setup.training_plans(step))
-        samples = [sample for episode in episodes for sample in self._samples(episode)]
+        samples = [sample for episode in episodes for sample in self.samples(episode)]
         metrics = trainer.step(samples)
         self.engine.weights_updated(f"{self.setup.stage.name}-{trainer.state.step}")
         seen = measure(episodes)
@@ -205,7 +205,8 @@ class StageRun:
         valid = "?" if seen.valid_tool_calls is None else f"{seen.valid_tool_calls.mean:.2f}"
         return {"reward": f"{metrics.reward_mean:.3f}", "valid": valid}
 
-    def _samples(self, episode: Episode) -> "list[Sample]":
+    def samples(self, episode: Episode) -> "list[Sample]":
+        """What training gets of an episode; a failed one becomes its write-off."""
         from cua_lab.rollout.sample import failed_sample, samples_of
         from cua_lab.rollout.stitch import stitch
         from cua_lab.rollout.vision import episode_images

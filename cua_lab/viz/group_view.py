@@ -32,7 +32,7 @@ def group_view(group: Sequence[Any], *, scale: Scale = "std", title: str = "") -
     result = group_advantages(rewards, ["group"] * len(rewards), scale=scale)
     stats = result.groups[0]
     with paper():
-        figure = Picture(figsize=(max(5.0, 1.4 + 0.55 * len(rewards)), 4.6), layout="constrained")
+        figure = Picture(figsize=(max(6.6, 1.4 + 0.55 * len(rewards)), 4.6), layout="constrained")
         top, bottom = figure.subplots(2, 1, sharex=True)
         _rewards(top, rewards, stats.mean, stats.std)
         _advantages(bottom, result.values, stats.zero_variance)

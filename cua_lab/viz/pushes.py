@@ -59,6 +59,7 @@ def _strip(axes: "Axes", name: str, values: Sequence[float | None], limit: float
     axes.plot(absent, [0] * len(absent), "o", color=INK, markersize=4, markerfacecolor="white")
     axes.axhline(0, color=INK, linewidth=1)
     axes.set_ylim(-limit, limit)
-    axes.set_yticks([-1, 0, 1])
+    if limit < 3:
+        axes.set_yticks([-1, 0, 1])
     axes.set_title(name, fontsize=10)
     axes.grid(False, axis="x")

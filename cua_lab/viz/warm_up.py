@@ -11,6 +11,8 @@ from cua_lab.viz.style import COLOURS, DASHES, INK, MARKERS, paper
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+TICKS = (0.125, 0.25, 0.5, 1, 2, 4, 8)
+
 
 def warm_up_figure(
     losses: Sequence[float],
@@ -27,6 +29,10 @@ def warm_up_figure(
         left, right = figure.subplots(1, 2)
         left.plot(range(1, len(losses) + 1), losses, color=COLOURS[0])
         left.set_yscale("log")
+        reach = left.get_ylim()
+        left.set_yticks(TICKS, [f"{tick:g}" for tick in TICKS])
+        left.minorticks_off()
+        left.set_ylim(reach)
         left.set_title("Loss")
         left.set_ylabel("nats an assistant token")
         for index, (name, shares) in enumerate(looks.items()):

@@ -173,7 +173,7 @@ def test_a_dead_screen_is_a_failure_that_leaves_its_siblings_alone(
     monkeypatch.setattr(ComputerTool, "screenshot", dies_once)
     try:
         episodes = asyncio.run(run.worker.play(run.setup.training_plans(0)))
-        samples = [sample for episode in episodes for sample in run._samples(episode)]
+        samples = [sample for episode in episodes for sample in run.samples(episode)]
     finally:
         run.engine.close()
     failed = [episode for episode in episodes if episode.status == "failed"]
