@@ -9,7 +9,7 @@ run which was stopped anywhere goes on from there. Invariant: what a stage write
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from time import perf_counter
@@ -47,6 +47,8 @@ class StageRun:
     engine: "Engine"
     worker: Worker
     codec: "TableCodec"
+    seen: list[tuple[bytes, ...]] = field(default_factory=list)
+    """Screenshots of the last evaluation's episodes."""
 
     @classmethod
     def open(cls, setup: Setup, folder: RunFolder, progress: Progress) -> "StageRun":
@@ -260,6 +262,7 @@ class StageRun:
         with self._episodes_bar(phase, len(plans)):
             episodes = await self._play(plans, part="eval")
         self._record_episodes(episodes, phase, None, pictured=PICTURED)
+        self.seen = [episode.screenshots for episode in episodes if episode.screenshots]
         return measure(episodes)
 
     async def _ablation(self, name: str) -> Measured:
@@ -279,9 +282,14 @@ class StageRun:
         return measure(episodes)
 
     async def _other_screens(self, plans: Sequence[Plan]) -> dict[str, tuple[bytes, ...]]:
-        """For each plan the screenshots of another one, as the trained policy met them."""
-        episodes = await self._play(plans, part="eval")
-        seen = [episode.screenshots for episode in episodes if episode.screenshots]
+        """For each plan the screenshots of another one, as the trained policy met them.
+
+        A resumed run has not kept them; playing the same plans again gives the same ones.
+        """
+        if not self.seen:
+            episodes = await self._play(plans, part="eval")
+            self.seen = [episode.screenshots for episode in episodes if episode.screenshots]
+        seen = self.seen
         order = list(range(len(seen)))
         Random(derive_seed(self.setup.seed, "shuffle")).shuffle(order)
         place = {index: position for position, index in enumerate(order)}
