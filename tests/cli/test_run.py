@@ -46,6 +46,8 @@ def test_ctrl_c_stops_cleanly_keeps_what_is_done_and_says_how_to_go_on(tmp_path:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell that runs these tests in the background has SIGINT ignored, and children inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     metrics = tmp_path / "runs/mine/metrics.jsonl"
     deadline = time.monotonic() + 100
