@@ -108,6 +108,8 @@ class Player:
     async def _play(self, ask: Ask) -> "Episode":
         import httpx
 
+        from cua_lab.policy.policy import NEVER_SAID
+        from cua_lab.policy.tokenizer import token_ids
         from cua_lab.rollout.episode import play
         from cua_lab.serving.shim import ShimTransport
 
@@ -116,6 +118,7 @@ class Player:
             dialect="sglang",
             seed=ask.seed,
             stop_ids=self._stop_ids(),
+            forbidden_ids=token_ids(self.tokenizer, NEVER_SAID),
         )
         episode = await play(
             _task(ask),
