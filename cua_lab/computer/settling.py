@@ -11,6 +11,7 @@ is shown half way.
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -56,14 +57,14 @@ class QuietFramebuffer:
     """Waits until nothing has changed for a while.
 
     The server says what changes, as it changes; nothing is polled and unchanged pixels are not sent
-    again. A page that never rests is shown after `at_most_ms`.
+    again. A page that never rests is shown after `at_most_ms`. Where more wants to run than there
+    are cores, a browser on them needs as many times as long to react, and is given it.
     """
 
     quiet_ms: int = 40
     """Without a change for this long: at rest. Two frames of a page at 60 Hz, and some."""
     react_ms: int = 60
-    """At least this long after the action: a browser needs 15-50 ms to begin to react. More where
-    many desktops share few cores."""
+    """At least this long after the action: a browser needs 15-50 ms to begin to react."""
     at_most_ms: int = 1000
     """An endless animation is not waited for."""
 
@@ -76,12 +77,23 @@ class QuietFramebuffer:
 
     async def __call__(self, screen: Screen) -> np.ndarray:
         now = asyncio.get_running_loop().time
-        start = now()
-        reacted, end = start + self.react_ms / 1000, start + self.at_most_ms / 1000
+        start, crowd = now(), 1.0
+        end = start + self.at_most_ms / 1000
         while True:
-            wait = max(self.quiet_ms / 1000, reacted - now())
+            crowd = max(crowd, _crowd())
+            wait = max(self.quiet_ms * crowd / 1000, start + self.react_ms * crowd / 1000 - now())
             if now() >= end or not await screen.change(min(wait, end - now())):
                 return screen.latest()
+
+
+def _crowd() -> float:
+    """Threads that want to run, per core; 1 where all of them can, or where nobody says."""
+    try:
+        with open("/proc/loadavg", encoding="ascii") as file:
+            running = int(file.read().split()[3].split("/")[0])
+    except (OSError, ValueError, IndexError):
+        return 1.0
+    return max(1.0, running / (os.cpu_count() or 1))
 
 
 @dataclass(frozen=True, slots=True)

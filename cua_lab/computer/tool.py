@@ -273,13 +273,22 @@ class ComputerTool(RFBTool):
 
 def encode_png(frame: np.ndarray, size: tuple[int, int]) -> bytes:
     """A frame (height, width, 3) as PNG of this size; level 1 is 1.7x as fast as the default."""
-    image = Image.fromarray(frame)
+    image = _image_of(frame)
     if image.size != size:
         across, down = image.width / size[0], image.height / size[1]
         if across == down == int(across):
             image = image.reduce(int(across))
-        else:
-            image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
+        else:  # LANCZOS takes twice as long, and letters are no easier to read
+            image = image.resize(size, Image.Resampling.HAMMING)
     buffer = io.BytesIO()
-    image.save(buffer, format="PNG", compress_level=1)
+    image.convert("RGB").save(buffer, format="PNG", compress_level=1)
     return buffer.getvalue()
+
+
+def _image_of(frame: np.ndarray) -> Image.Image:
+    """The frame as an image; a view of the client's own RGBX buffer is not copied."""
+    whole = frame.base
+    height, width = frame.shape[:2]
+    if whole is not None and whole.shape == (height, width, 4) and frame.strides == whole.strides:
+        return Image.frombuffer("RGBX", (width, height), whole, "raw", "RGBX", 0, 1)
+    return Image.fromarray(frame)
