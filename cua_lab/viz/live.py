@@ -10,6 +10,7 @@ Without a kernel its static copy is the last screenshot.
 import asyncio
 import base64
 import json
+from concurrent.futures import Future
 from typing import Any
 
 import anywidget
@@ -41,7 +42,8 @@ class LiveScreen(anywidget.AnyWidget):
     """What a grader would read now, in a line."""
 
     def __init__(self, bench: Bench, *, watch: tuple[str, ...] = ()) -> None:
-        """`watch` names fields of the app's state to show below the screen."""
+        """Made on the loop that opened the bench. `watch` names fields of the app's state to show
+        below the screen."""
         view = bench.tool.view
         super().__init__(
             size=list(view.size),
@@ -52,7 +54,8 @@ class LiveScreen(anywidget.AnyWidget):
         self._bench, self._watch = bench, watch
         self._png: bytes | None = None
         self._turn = asyncio.Lock()
-        self._tasks: set[asyncio.Task[Shown]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._asked_for: set[Future[Shown]] = set()
         self.on_msg(self._asked)
 
     async def call(self, arguments: dict[str, Any]) -> Shown:
@@ -69,9 +72,11 @@ class LiveScreen(anywidget.AnyWidget):
         return shown
 
     def _asked(self, _widget: Any, message: Any, _buffers: Any) -> None:
-        task = asyncio.get_running_loop().create_task(self.call(message["call"]))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        # JupyterLab may hand messages to a thread of its own (a subshell), but the bench's streams
+        # belong to the loop that opened them: from another one every second call hung.
+        future = asyncio.run_coroutine_threadsafe(self.call(message["call"]), self._loop)
+        self._asked_for.add(future)
+        future.add_done_callback(self._asked_for.discard)
 
     def __repr__(self) -> str:
         words = f"error: {self.said}" if self.error else self.said or "a screenshot"
