@@ -5,6 +5,7 @@ holds all that a resumed run needs beside the checkpoints and record files.
 """
 
 import json
+import os
 import sys
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -115,5 +116,11 @@ def bar(what: str, total: int, unit: str, *, initial: int = 0) -> Any:
 
     interval = 0.1 if sys.stderr.isatty() else 10.0  # a log file needs no animation
     return tqdm(
-        total=total, initial=initial, desc=what, unit=unit, mininterval=interval, dynamic_ncols=True
+        total=total,
+        initial=initial,
+        desc=what,
+        unit=unit,
+        mininterval=interval,
+        dynamic_ncols=True,
+        disable=os.environ.get("TQDM_DISABLE") == "1",  # tqdm's notebook bar does not ask
     )

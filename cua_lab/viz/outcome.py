@@ -71,6 +71,7 @@ def keys_figure(groups: Mapping[str, Sequence[int]], *, limit: int) -> "Figure":
             mean = f"{np.mean(counts):.1f} on average" if counts else "none pressed"
             axes.set_title(f"{name}: {mean}")
             axes.set_xlim(0.3, limit + 0.7)
+            axes.set_xticks([1, *range(5, limit + 1, 5)])
             axes.set_xlabel("keys in one call")
         grid[0].set_ylabel("share of calls")
     return figure
