@@ -33,8 +33,9 @@ def terminated_means_exit():
     signal.signal(signal.SIGTERM, before)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser():
+    """Ended with the last test here: Playwright's loop would stand in the way of `asyncio.run`."""
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="Playwright is not installed: pip install -e '.[browser]'"
     )
