@@ -67,13 +67,14 @@ def _panel(axes: "Axes", name: str, groups: Groups) -> None:
 
 
 def _beeswarm(column: int, rewards: Sequence[float]) -> list[float]:
-    """Equal rewards side by side, so that every member is seen."""
+    """Equal rewards side by side, so that every member is seen and none leaves its column."""
+    step = min(0.09, 0.84 / len(rewards))
     seen: dict[float, int] = {}
     xs = []
     for reward in rewards:
         k = seen.get(reward, 0)
         seen[reward] = k + 1
-        xs.append(column + 0.09 * ((k + 1) // 2) * (1 if k % 2 else -1))
+        xs.append(column + step * ((k + 1) // 2) * (1 if k % 2 else -1))
     return xs
 
 
