@@ -26,9 +26,6 @@ from cua_lab.errors import LabError
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 BLANK = "about:blank"
 BOOT_S = 20.0
-BUBBLE_AFTER_S = 0.2
-"""Of loading: then the browser draws "Waiting for e17.localhost" over the corner of the page."""
-BUBBLE_FADES_S = 0.7
 FAULTS_KEPT = 20
 PIPE = 'exec "$@" 3<&0 4>&1 0</dev/null 1>&2'
 """Chromium talks CDP on descriptors 3 and 4."""
@@ -55,7 +52,8 @@ FLAGS = (
     "--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows",
     "--disable-renderer-backgrounding",
     "--disable-features=Translate,MediaRouter,OptimizationHints,AutofillServerCommunication,"
-    "PasswordManagerOnboarding,DialMediaRouteProvider,GlobalMediaControls,PaintHolding",
+    "PasswordManagerOnboarding,DialMediaRouteProvider,GlobalMediaControls,PaintHolding,"
+    "BackForwardCache",  # it would keep the renderers of past episodes
     # Loopback pages only; *.localhost needs no resolver.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, "
     "EXCLUDE *.localhost",
@@ -97,6 +95,8 @@ class ChromiumDesktop:
         self._chromium: asyncio.subprocess.Process | None = None
         self._target = self._session = ""
         self._loaded = asyncio.Event()
+        self._leaving = False  # a dialog that opens now would keep the page
+        self._dismissing: asyncio.Task[None] | None = None
         self._hosts = itertools.count(1)
         self._untouched = False  # since the last `show(BLANK)`, which nobody can do anything with
 
@@ -245,12 +245,9 @@ class ChromiumDesktop:
         self._untouched = url == BLANK
         self.faults.clear()
         if url != BLANK:
-            began = asyncio.get_running_loop().time()
             await self._navigate(self._own_host(url), timeout_s)
+            await self._call("Page.resetNavigationHistory")  # alt+left leads nowhere
             await self._evaluate(DRAWN, timeout_s)
-            seconds = asyncio.get_running_loop().time() - began
-            if seconds > BUBBLE_AFTER_S:
-                await asyncio.sleep(max(BUBBLE_FADES_S, seconds))
 
     async def _navigate(self, url: str, timeout_s: float) -> None:
         self._loaded.clear()
@@ -273,13 +270,19 @@ class ChromiumDesktop:
             if other != self._target:
                 with contextlib.suppress(CDPError):  # it may close itself
                     await cdp.call("Target.closeTarget", targetId=other)
-        with contextlib.suppress(CDPError):  # there is rarely a dialog
-            await self._call("Page.handleJavaScriptDialog", accept=True)
+        self._leaving = True
+        await self._dismiss()
         await self._navigate(BLANK, 5.0)
+        self._leaving = False
         await self._call("Runtime.evaluate", expression=EMPTY_CLIPBOARD, userGesture=True)
         await self._call("Network.clearBrowserCookies")
         await self._call("Page.bringToFront")  # without a window manager nobody else gives focus
         await self._need(self._xvnc).park()
+
+    async def _dismiss(self) -> None:
+        """Close the page's dialog; there rarely is one."""
+        with contextlib.suppress(CDPError, BrowserGone):
+            await self._call("Page.handleJavaScriptDialog", accept=True)
 
     @property
     def _crashed(self) -> bool:
@@ -310,6 +313,8 @@ class ChromiumDesktop:
         method, params = event["method"], event["params"]
         if method == "Page.loadEventFired":
             self._loaded.set()
+        elif method == "Page.javascriptDialogOpening" and self._leaving:
+            self._dismissing = asyncio.create_task(self._dismiss())
         elif (fault := _fault(method, params)) and len(self.faults) < FAULTS_KEPT:
             self.faults.append(fault)
 

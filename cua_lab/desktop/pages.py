@@ -45,7 +45,8 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         ".html": "text/html; charset=utf-8",
         ".js": "text/javascript; charset=utf-8",
     }
-    protocol_version = "HTTP/1.1"  # connections are kept: a page has a dozen files
+    # HTTP/1.0, so that no connection outlives its file: a browser would keep six for the host of
+    # every episode, and a thread here with each.
 
     def __init__(self, *args: Any, folders: dict[str, Path], **kwargs: Any) -> None:
         self._folders = folders
