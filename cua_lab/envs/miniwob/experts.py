@@ -62,6 +62,15 @@ async def link_in_a_tab(h: Hands) -> Calls:
     yield await h.click("#area .alink", name)
 
 
+async def link_or_other_tab(h: Hands) -> Calls:
+    """The second tab is empty: opening it is right when the first has no such link, else wrong."""
+    name = h.quoted[0]
+    here = await h.js(
+        f"[...document.querySelectorAll('#tabs-1 .alink')].some(a => a.textContent === {name!r})"
+    )
+    yield await (h.click("#tabs-1 .alink", name) if here else h.click("#area li a", nth=1))
+
+
 async def expand_and_submit(h: Hands) -> Calls:
     yield await h.click("#area h3")
     await h.until("!$(':animated').length")
@@ -301,24 +310,6 @@ async def copy_one_of_three(h: Hands) -> Calls:
     yield await h.click(SUBMIT)
 
 
-async def search_form(h: Hands) -> Calls:
-    """Three labelled fields, in any order and with any of several names for each."""
-    genre, director, year = _film(h.said)
-    words = {"genre": genre, "year": year, "director": director}
-    labels = await h.js("[...document.querySelectorAll('#area div.row > div, #area label')]"
-                        ".map(e => e.textContent.toLowerCase())")  # fmt: skip
-    for i, label in enumerate(labels):
-        yield await h.click("#area input", nth=i)
-        yield type_(next(word for name, word in words.items() if name in label))
-    yield await h.click("#area button")
-
-
-def _film(said: str) -> tuple[str, str, str]:
-    found = re.search(r"for (\w+) movies directed by (\w+) from year (\d+)", said)
-    assert found, said
-    return found[1], found[2], found[3]
-
-
 # ─── widgets ──────────────────────────────────────────────────────────
 
 
@@ -460,7 +451,7 @@ EXPERTS: dict[str, Expert] = {
     "click-tab": tab,
     "click-tab-2": link_in_a_tab,
     "click-tab-2-easy": link_in_a_tab,
-    "click-tab-2-medium": link_in_a_tab,
+    "click-tab-2-medium": link_or_other_tab,
     "click-test": the_button,
     "click-test-2": button_one,
     "click-test-transfer": button_one,
@@ -486,7 +477,6 @@ EXPERTS: dict[str, Expert] = {
     "highlight-text": highlight,
     "identify-shape": shape_name,
     "login-user": login,
-    "multi-layouts": search_form,
     "navigate-tree": tree,
     "odd-or-even": odd_or_even,
     "read-table": table_value,
@@ -506,6 +496,7 @@ EXPERTS: dict[str, Expert] = {
     "visual-addition": count_blocks,
 }
 UNSOLVED: dict[str, str] = {
+    "multi-layouts": "a dozen layouts with other names for the same fields: one expert for each",
     "click-scroll-list": "wants ctrl held during a click; the tool's click takes no modifier",
     "chase-circle": "wants the pointer on a moving circle all the time; a call is one position",
     "moving-items": "items fall faster than one call follows another",
