@@ -179,7 +179,6 @@ class StageRun:
                     self._checkpoint(trainer)
                 progress.update()
                 progress.set_postfix(shown, refresh=False)
-                await asyncio.sleep(0)
         if saved is None or trainer.state.step > self.state.step:
             self._checkpoint(trainer)
 
