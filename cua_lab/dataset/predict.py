@@ -7,7 +7,6 @@ Invariant: a policy's bad answer is `None`; a server's refusal or a missing scre
 is never counted as a miss.
 """
 
-import base64
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -143,15 +142,14 @@ async def ask(
     http: httpx.AsyncClient, question: Question, asking: Asking, *, model: str
 ) -> Point | None:
     """One question, answered greedily."""
+    from cua_lab.policy.template import image_part
     from cua_lab.serving.client import ChatClient, EngineRefused
 
     png, size = picture_of(question)
-    url = "data:image/png;base64," + base64.b64encode(png).decode("ascii")
-    image = {"type": "image_url", "image_url": {"url": url}}
     try:
         answer = await ChatClient(http).chat.completions.create(
             model=model,
-            messages=asking.messages(question.sample.instruction, image),
+            messages=asking.messages(question.sample.instruction, image_part(png)),
             tools=asking.tools(size),
             temperature=0.0,
             max_tokens=MAX_TOKENS,

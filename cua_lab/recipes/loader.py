@@ -33,17 +33,24 @@ def recipe_names() -> list[str]:
 
 def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """A recipe by its name (`laptop`) or its file, with `key.sub=value` overrides on top."""
+    path = recipe_file(name_or_path, recipe_names(), kind="recipe")
+    text = path.read_text(encoding="utf-8")
+    return parse_recipe(text, file=path.name, name=path.stem, overrides=overrides)
+
+
+def recipe_file(name_or_path: str | Path, names: Sequence[str], *, kind: str) -> Path:
+    """The file of a recipe given by one of the package's `names` or by a path."""
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
-        if str(name_or_path) not in recipe_names():
+        if str(name_or_path) not in names:
             raise LabError(
-                f"no recipe {str(name_or_path)!r}; there are {', '.join(recipe_names())}."
+                f"no {kind} {str(name_or_path)!r}; there are {', '.join(names)}."
                 " A recipe of your own is given by its file, my-recipe.yaml"
             )
         path = FOLDER / f"{name_or_path}.yaml"
     if not path.is_file():
-        raise LabError(f"there is no file {path}; the package's recipes: {recipe_names()}")
-    return parse_recipe(path.read_text(), file=path.name, name=path.stem, overrides=overrides)
+        raise LabError(f"there is no file {path}; the package's: {', '.join(names)}")
+    return path
 
 
 def parse_recipe(

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import yaml
 
 from cua_lab.errors import LabError
-from cua_lab.recipes.loader import FOLDER, build_settings, plain
+from cua_lab.recipes.loader import FOLDER, build_settings, plain, recipe_file
 from cua_lab.recipes.settings import (
     Count,
     Natural,
@@ -172,19 +172,9 @@ def sft_recipe_names() -> list[str]:
 
 def load_sft_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> SftRecipe:
     """A recipe by its name or its file, with `section.key=value` overrides on top."""
-    path = Path(name_or_path)
-    if path.suffix not in (".yaml", ".yml"):
-        if str(name_or_path) not in sft_recipe_names():
-            raise LabError(
-                f"no SFT recipe {str(name_or_path)!r}; there are {', '.join(sft_recipe_names())}."
-                " A recipe of your own is given by its file, my-recipe.yaml"
-            )
-        path = FOLDER / f"{name_or_path}.yaml"
-    if not path.is_file():
-        raise LabError(f"there is no file {path}; the package's: {', '.join(sft_recipe_names())}")
-    return parse_sft_recipe(
-        path.read_text(encoding="utf-8"), file=path.name, name=path.stem, overrides=overrides
-    )
+    path = recipe_file(name_or_path, sft_recipe_names(), kind="SFT recipe")
+    text = path.read_text(encoding="utf-8")
+    return parse_sft_recipe(text, file=path.name, name=path.stem, overrides=overrides)
 
 
 def parse_sft_recipe(
