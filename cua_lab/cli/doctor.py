@@ -28,4 +28,7 @@ def doctor() -> None:
     if failed:
         typer.secho(f"not ready: {', '.join(failed)}", fg="red")
         raise typer.Exit(1)
-    typer.secho("ready: `cua-lab smoke` takes under a minute, `make run` about ten", fg="green")
+    typer.secho(
+        "ready: `cua-lab smoke` takes under a minute, `make run` about a quarter of an hour",
+        fg="green",
+    )
