@@ -10,6 +10,7 @@ from cua_lab.cli import app
 from cua_lab.errors import LabError
 
 if TYPE_CHECKING:
+    from cua_lab.computer.config import ToolConfig
     from cua_lab.dataset.asking import Asking
     from cua_lab.dataset.evaluation import GroundingReport
     from cua_lab.run.evaluate import TaskReport
@@ -47,22 +48,37 @@ def evaluate(
     screens: Annotated[
         str, typer.Option(help="own; shuffled or blank: is it looking at all?")
     ] = "own",
-    env: Annotated[str | None, typer.Option(help="HUD env package to play instead.")] = None,
+    env: Annotated[
+        str | None,
+        typer.Option(help="Play this HUD env instead: lab, browser, miniwob, or a package."),
+    ] = None,
     task: Annotated[
         list[str] | None, typer.Option(help="Slug or template of --env; may be given again.")
     ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Set of tasks; miniwob has training, held-out and all.")
+    ] = None,
     args: Annotated[str, typer.Option(help="JSON object of the tasks' arguments.")] = "{}",
-    episodes: Annotated[int, typer.Option(help="Start states of each task.")] = 64,
+    episodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Start states of each task.", show_default="64, or 8 of several"),
+    ] = None,
     max_turns: Annotated[int, typer.Option(help="Of an episode; the task may say fewer.")] = 15,
     temperature: Annotated[float, typer.Option(help="Of episodes; FILE is answered greedily.")] = (
         1.0
     ),
     policy_space: Annotated[
         str | None,
-        typer.Option(help="What a server's policy answers in: 0-1000 or pixels.", show_default=""),
+        typer.Option(
+            help="What a server's policy answers in: 0-1000 or pixels.",
+            show_default="0-1000 with --env, whose tool says so",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of start states and sampling.")] = 0,
-    concurrency: Annotated[int, typer.Option(help="Questions or episodes at a time.")] = 32,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(min=1, help="Questions or episodes at a time.", show_default="32; 8 browsers"),
+    ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads of a policy in this process.")] = 1,
 ) -> None:
     """Measure a policy in this process (--model FOLDER) or behind a server (--base-url)."""
@@ -75,7 +91,18 @@ def evaluate(
         raise LabError(f"--model is missing: {what}")
     if screens not in SCREENS:
         raise LabError(f"--screens is {screens!r}; expected one of {', '.join(SCREENS)}")
-    target = _Target(model, base_url, key_file, concurrency, threads)
+    if env is not None:
+        from cua_lab.envs import package_of
+        from cua_lab.run.evaluate import at_once, plans_of, tool_on
+        from cua_lab.tasks import parse_args
+
+        package = package_of(env)
+        plans = plans_of(
+            package, task, args=parse_args(args), episodes=episodes, seed=seed, split=split
+        )
+        concurrency = at_once(package, concurrency)
+        policy_space = policy_space or "0-1000"
+    target = _Target(model, base_url, key_file, concurrency or 32, threads)
     asked = target.asking(asking, policy_space)
     report: GroundingReport | TaskReport
     if file is not None:
@@ -85,13 +112,9 @@ def evaluate(
         _show_grounding(clicks)
         title = f"{model} on {file.name}" + ("" if screens == "own" else f", {screens} screens")
     else:
-        from cua_lab.run.evaluate import plans_of
-        from cua_lab.tasks import parse_args
-
-        assert env is not None
-        plans = plans_of(env, task, args=parse_args(args), episodes=episodes, seed=seed)
+        tool = tool_on(package, asked.config)
         turns = (max_turns, temperature)
-        report = played = asyncio.run(_tasks(target, asked, env, plans, turns))
+        report = played = asyncio.run(_tasks(target, asked, tool, package, plans, turns))
         _show_tasks(played)
         title = f"{model} on {env}"
     _write(report, out or Path("eval"), title)
@@ -185,7 +208,12 @@ async def _grounding(
 
 
 async def _tasks(
-    target: _Target, asked: "Asking", env: str, plans: Any, turns: tuple[int, float]
+    target: _Target,
+    asked: "Asking",
+    tool: "ToolConfig",
+    package: str,
+    plans: Any,
+    turns: tuple[int, float],
 ) -> "TaskReport":
     from tqdm import tqdm
 
@@ -196,12 +224,12 @@ async def _tasks(
     config = LabAgentConfig(
         model=target.model,
         system_prompt=asked.system,
-        tool=asked.config,
+        tool=tool,
         max_steps=turns[0],
         completion_kwargs={"temperature": turns[1], "max_tokens": 512}
         | ({"extra_body": {"return_token_ids": True}} if target.policy is not None else {}),
     )
-    runtime = make_runtime(env, "local")
+    runtime = make_runtime(package, "local", concurrency=target.concurrency)
     with tqdm(total=len(plans), desc="play", unit="episode") as bar:
         if target.policy is not None:
             episodes = await measured.play_with_policy(

@@ -12,6 +12,7 @@ from typing import Any
 
 from hud.capabilities import Capability
 
+from cua_lab.computer.settling import QuietFramebuffer
 from cua_lab.desktop import process
 from cua_lab.desktop.chromium import ChromiumDesktop
 from cua_lab.desktop.pool import DesktopPool, shared_pool
@@ -20,6 +21,8 @@ from cua_lab.errors import LabError
 SCREEN = "screen"
 MOST_IN_PROCESS = 8
 """Desktops of one size in one process: more episodes at a time would wait for each other."""
+REAL_SCREEN: dict[str, Any] = {"settle": QuietFramebuffer(quiet_ms=40), "pace_ms": 20}
+"""What the computer tool needs on a real screen, where no recipe says so."""
 
 
 class BrowserDesk:

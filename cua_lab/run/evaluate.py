@@ -10,7 +10,7 @@ request) is counted as `failed` and enters no rate.
 import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -23,17 +23,25 @@ from cua_lab.rollout.worker import Plan, Worker
 from cua_lab.run.estimate import Estimate, estimate
 
 if TYPE_CHECKING:
+    from hud.eval import Task
+
     from cua_lab.agent import LabAgentConfig
+    from cua_lab.computer.config import ToolConfig
     from cua_lab.policy.policy import Policy
 
-PICTURED = 4
-"""Film strips a task: failures first, since they teach more."""
+PICTURED, PICTURES = 4, 32
+"""Film strips a task and in all, one a task at least: failures first, since they teach more."""
+ALONE, AMONG_OTHERS = 64, 8
+"""Start states of a task."""
+USUAL = 32
+"""Episodes at a time, where the env can take as many."""
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; } td, th { padding: .3rem .6rem; text-align: left; }
 th.n, td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 tr + tr td { border-top: 1px solid #8884; } img { max-width: 100%; height: auto; display: block; }
-figure { margin: 1rem 0; overflow-x: auto; } figcaption { color: #777; }
+.strips { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start; }
+figure { margin: 0; max-width: 100%; } figcaption { color: #777; }
 """
 
 
@@ -92,11 +100,13 @@ class TaskReport:
         )
         body = f"<h1>{escape(title)}</h1><table><tr><th></th>{head}</tr>"
         body += "".join(_table_row(name, result) for name, result in rows) + "</table>"
+        most = max(1, min(PICTURED, PICTURES // max(1, len(self.by_task))))
         for name in self.by_task:
             mine = [e for e in self.episodes if e.task == name and e.screenshots]
-            shown = sorted(mine, key=lambda e: bool(e.success))[:PICTURED]
+            shown = sorted(mine, key=lambda e: bool(e.success))[:most]
             body += f"<h2>{escape(name)}</h2>"
-            body += "".join(_strip(episode, self.coordinate_space) for episode in shown)
+            strips = "".join(_strip(episode, self.coordinate_space) for episode in shown)
+            body += f"<div class='strips'>{strips}</div>"
         return page(title=title, body=body, style=_STYLE)
 
 
@@ -145,20 +155,28 @@ def _strip(episode: Episode, space: str) -> str:
 
 
 def plans_of(
-    package: str, names: Sequence[str] | None, *, args: Mapping[str, Any], episodes: int, seed: int
+    package: str,
+    names: Sequence[str] | None,
+    *,
+    args: Mapping[str, Any],
+    episodes: int | None = None,
+    seed: int,
+    split: str | None = None,
 ) -> list[Plan]:
-    """`episodes` start states of each task, which a slug or a template of the package names."""
-    from cua_lab.rollout.seeds import derive_seed
-    from cua_lab.tasks import load_tasks, mint, to_hud_task
+    """`episodes` start states of each task, which a slug or a template of the package names.
 
-    tasks = load_tasks(package)
-    slugs: list[str] | None = None
-    if names is not None:
-        by_template = {task.id: task.slug for task in reversed(tasks) if task.slug}
-        known = {task.slug for task in tasks}
-        slugs = [name if name in known else by_template.get(name, name) for name in names]
+    `split` is one of the package's own sets; without it, and without names, its `tasks` are played.
+    `episodes` is by default 64 of one task and 8 each of several.
+    """
+    from cua_lab.rollout.seeds import derive_seed
+    from cua_lab.tasks import row_of, to_hud_task, with_args
+
+    chosen = _chosen(package, names, split)
+    episodes = episodes or (ALONE if len(chosen) == 1 else AMONG_OTHERS)
     seeds = [derive_seed(seed, "evaluate", index) % 2**31 for index in range(episodes)]
-    rows = mint(package, slugs=slugs, args=args, seeds=seeds)
+    rows = [
+        row_of(task, with_args(task, {**args, "seed": start})) for task in chosen for start in seeds
+    ]
     return [
         Plan(
             task=to_hud_task(row),
@@ -168,6 +186,52 @@ def plans_of(
         )
         for index, row in enumerate(rows)
     ]
+
+
+def _chosen(package: str, names: Sequence[str] | None, split: str | None) -> list["Task"]:
+    """The tasks that are meant: a name is looked up in the split, or in all that there is."""
+    import importlib
+
+    from cua_lab.tasks import load_tasks, select
+
+    tasks = load_tasks(package)
+    split_of = getattr(importlib.import_module(f"{package}.tasks"), "split", None)
+    if split is not None:
+        if split_of is None:
+            raise LabError(f"{package} has one set of tasks: leave --split out")
+        tasks = split_of(split)
+    if names is None:
+        return tasks
+    slugs = {task.slug for task in tasks}
+    if split is None and split_of is not None and not slugs.issuperset(names):
+        tasks = split_of("all")
+        slugs = {task.slug for task in tasks}
+    by_template = {task.id: task.slug for task in reversed(tasks) if task.slug}
+    return select(tasks, [name if name in slugs else by_template.get(name, name) for name in names])
+
+
+def at_once(package: str, asked: int | None) -> int:
+    """How many episodes to play at a time: as asked, or what the package can take."""
+    most = getattr(_env(package), "MOST_AT_ONCE", None)
+    if asked is None:
+        return min(USUAL, most or USUAL)
+    if most is not None and asked > most:
+        raise LabError(
+            f"{package} plays at most {most} episodes at a time in one process, each in a browser "
+            f"of its own; got --concurrency {asked}"
+        )
+    return asked
+
+
+def tool_on(package: str, config: "ToolConfig") -> "ToolConfig":
+    """The policy's tool on the package's screens: on a real one it waits until nothing moves."""
+    return replace(config, **getattr(_env(package), "TOOL", {}))
+
+
+def _env(package: str) -> Any:
+    import importlib
+
+    return importlib.import_module(f"{package}.env")
 
 
 async def play_with_policy(

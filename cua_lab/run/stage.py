@@ -26,6 +26,7 @@ from cua_lab.run.setup import Setup, demonstrator_of, new_policy
 from cua_lab.run.tally import Tally
 
 if TYPE_CHECKING:
+    from cua_lab.dataset.asking import Asking
     from cua_lab.policy.policy import Policy
     from cua_lab.rollout.codec import TableCodec
     from cua_lab.rollout.sample import Sample
@@ -129,6 +130,7 @@ class StageRun:
                 await asyncio.sleep(0)  # where a Ctrl-C gets in
         self.engine.weights_updated(f"{stage.name}-0")
         self.policy.save(_warm_folder(self.folder, self.setup))
+        self._asking().save(_warm_folder(self.folder, self.setup))
         self.state.warm = True
         self._save()
 
@@ -369,9 +371,17 @@ class StageRun:
     def _checkpoint(self, trainer: "GRPOTrainer") -> None:
         from cua_lab.training.checkpoint import save_checkpoint
 
-        save_checkpoint(self._checkpoints, trainer, keep=self.setup.recipe.run.keep_checkpoints)
+        keep = self.setup.recipe.run.keep_checkpoints
+        self._asking().save(save_checkpoint(self._checkpoints, trainer, keep=keep))
         self.state.step = trainer.state.step
         self._save()
+
+    def _asking(self) -> "Asking":
+        """How the policy is asked, for whoever evaluates or serves a checkpoint."""
+        from cua_lab.dataset.asking import asking_of
+
+        config = self.setup.config
+        return asking_of(self.policy, system=config.system_prompt, actions=config.tool.actions)
 
     def _save(self) -> None:
         self.progress.save(self.folder)

@@ -15,6 +15,9 @@ from PIL import Image
 SPACE_UNITS = {"0-1000": 1000.0, "0-1": 1.0}
 """Coordinate spaces that do not depend on the screen, and the value that means its far edge."""
 
+WORDS = 80
+"""Characters that are shown of an answer without a call."""
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -55,15 +58,23 @@ def frames_of(episode: Any, *, coordinate_space: str = "0-1000") -> tuple[Frame,
     """The frames of a `cua_lab.rollout.episode.Episode`, in the order its prompts show them.
 
     The last screenshots and the last actions belong together: where the recipe does not show the
-    first screen, the first action has none.
+    first screen, the first action has none. An answer without a call is labelled with its words.
     """
     skipped = max(0, len(episode.actions) - len(episode.screenshots))
-    answers = [action.arguments for action in episode.actions[skipped:]]
-    answers += [None] * (len(episode.screenshots) - len(answers))
+    actions = [*episode.actions[skipped:]]
+    actions += [None] * (len(episode.screenshots) - len(actions))
     return tuple(
-        Frame.of(Image.open(io.BytesIO(png)), arguments, coordinate_space=coordinate_space)
-        for png, arguments in zip(episode.screenshots, answers, strict=True)
+        _frame(Image.open(io.BytesIO(png)), action, coordinate_space)
+        for png, action in zip(episode.screenshots, actions, strict=True)
     )
+
+
+def _frame(image: Image.Image, action: Any, coordinate_space: str) -> Frame:
+    if action is None or action.arguments is not None:
+        called = None if action is None else action.arguments
+        return Frame.of(image, called, coordinate_space=coordinate_space)
+    words = " ".join(action.text.split())
+    return Frame(image, label=f"said “{words[:WORDS]}”" if words else "")
 
 
 def action_point(

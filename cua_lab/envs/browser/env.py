@@ -22,13 +22,14 @@ from cua_lab import __version__
 from cua_lab.desktop.apps import Game2048, Todo
 from cua_lab.desktop.apps.todo import CHORES
 from cua_lab.desktop.pages import PageServer
-from cua_lab.envs.chromium_desk import MOST_IN_PROCESS, BrowserDesk, page_size
+from cua_lab.envs.chromium_desk import MOST_IN_PROCESS, REAL_SCREEN, BrowserDesk, page_size
 from cua_lab.envs.lab import grading
 from cua_lab.envs.lab.env import _check_tile, graded, start
 from cua_lab.errors import LabError
 
 NAME = "browser"
 MOST_AT_ONCE = MOST_IN_PROCESS
+TOOL = REAL_SCREEN
 SIZE = (640, 600)
 PAGES = Path(__file__).parent / "pages"
 Episode = AsyncGenerator[dict[str, Any], Any]

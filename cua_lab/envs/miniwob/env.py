@@ -19,12 +19,13 @@ from hud.eval import Task
 
 from cua_lab import __version__
 from cua_lab.desktop.chromium import ChromiumDesktop
-from cua_lab.envs.chromium_desk import MOST_IN_PROCESS, SCREEN, BrowserDesk, page_size
+from cua_lab.envs.chromium_desk import MOST_IN_PROCESS, REAL_SCREEN, SCREEN, BrowserDesk, page_size
 from cua_lab.envs.miniwob import pages
 from cua_lab.errors import LabError
 
 NAME = "miniwob"
 MOST_AT_ONCE = MOST_IN_PROCESS
+TOOL = REAL_SCREEN
 SIZE = (320, 420)
 """Two screen pixels per CSS pixel: readable. Three are comfortable, one is for small policies."""
 

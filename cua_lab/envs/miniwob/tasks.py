@@ -1,4 +1,4 @@
-"""Curated MiniWoB++ tasks: `tasks` to train on, `held_out` never to be trained on.
+"""Curated MiniWoB++ tasks: `tasks` to train on, `held_out` never to be trained on; `split` by name.
 
 Both hold pages that the experts solve. The held-out pages ask for the skills of the training pages
 (click what is named, fill in, choose, drag) on layouts that training does not show.
@@ -6,7 +6,9 @@ Both hold pages that the experts solve. The held-out pages ask for the skills of
 
 from hud.eval import Task
 
+from cua_lab.envs.miniwob import pages
 from cua_lab.envs.miniwob.env import env
+from cua_lab.errors import LabError
 
 TRAINING = (
     "click-test", "click-test-2", "click-button", "click-link", "click-dialog", "click-tab",
@@ -31,3 +33,14 @@ def _task(page: str) -> Task:
 
 tasks = [_task(page) for page in TRAINING]
 held_out = [_task(page) for page in HELD_OUT]
+
+
+def split(name: str) -> list[Task]:
+    """`training`, `held-out`, or `all`: every page of the benchmark."""
+    if name == "training":
+        return list(tasks)
+    if name == "held-out":
+        return list(held_out)
+    if name == "all":
+        return [_task(page) for page in pages.names()]
+    raise LabError(f"no split {name!r} of MiniWoB++: give training, held-out or all")
