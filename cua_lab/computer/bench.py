@@ -1,6 +1,7 @@
-"""A bench: one app, its screen and the computer tool on it, all in this process.
+"""A bench: a screen and the computer tool on it, in this process.
 
     app ──RFBServer──▶ loopback ──Screen──▶ ComputerTool ──call──▶ Shown
+    a browser, any VNC server ──▶ ┘
 
 What an episode has, without the episode: for notebooks and for trying things out. Invariant: a call
 takes the same way as a policy's, over a socket and back; nothing touches the app directly.
@@ -17,6 +18,7 @@ from PIL import Image
 
 from cua_lab.computer.config import ToolConfig
 from cua_lab.computer.screen import Screen
+from cua_lab.computer.settling import QuietFramebuffer
 from cua_lab.computer.tool import ComputerTool
 from cua_lab.desktop.app import App
 from cua_lab.desktop.rfb import RFBServer
@@ -42,24 +44,34 @@ class Shown:
 
 @dataclass(slots=True)
 class Bench:
-    """Made by `Bench.open`; close it when done."""
+    """Made by `Bench.open` or `Bench.on`; close it when done."""
 
     app: Any
-    """The app itself, to look at its state and its boxes."""
-    server: RFBServer
+    """The app itself, to look at its state and its boxes; `None` behind a screen of others."""
+    server: RFBServer | None
+    """Who serves the app."""
+    url: str
     tool: ComputerTool
     _screen: Screen
 
     @classmethod
     async def open(cls, app: App, config: ToolConfig | None = None) -> "Bench":
         """Serve the app and connect the tool; the embedded desktop needs no pace."""
+        server = await RFBServer(app).start()
+        bench = await cls.on(server.url, config or ToolConfig(pace_ms=0))
+        bench.app, bench.server = app, server
+        return bench
+
+    @classmethod
+    async def on(cls, url: str, config: ToolConfig | None = None) -> "Bench":
+        """Connect the tool to a screen that is served already, by default a real one: paced, and
+        looked at when it is at rest."""
         from cua_lab.agent import silence_cancelled_streams
 
-        server = await RFBServer(app).start()
-        screen = await Screen.connect(Capability.rfb(name="screen", url=server.url))
-        tool = ComputerTool(client=screen, config=config or ToolConfig(pace_ms=0))
+        screen = await Screen.connect(Capability.rfb(name="screen", url=url))
+        tool = ComputerTool(client=screen, config=config or ToolConfig(settle=QuietFramebuffer()))
         silence_cancelled_streams(asyncio.get_running_loop())
-        return cls(app, server, tool, screen)
+        return cls(None, None, url, tool, screen)
 
     async def call(self, arguments: dict[str, Any]) -> Shown:
         """One call of the tool, with the arguments that a model would have written."""
@@ -71,4 +83,5 @@ class Bench:
     async def close(self) -> None:
         """Hang up and stop serving."""
         await self._screen.close()
-        await self.server.close()
+        if self.server is not None:
+            await self.server.close()

@@ -1,10 +1,13 @@
 """A live screen beside a cell: whatever is clicked, typed or slid becomes a `computer` call.
 
     button, slider, click on the picture ──JSON──▶ Bench.call ──▶ screenshot, words
+    screen ──changes, over a connection of its own──▶ frame       (where it follows)
 
-The widget shows the call it sent, as a model would have written it, and what came back. Invariant:
-its controls speak the tool's own coordinate space and send nothing that the tool did not check.
-Without a kernel its static copy is the last screenshot.
+The widget shows the call it sent, as a model would have written it, and what came back. One that
+follows shows the screen as it changes, whoever changes it: the page itself, an episode. Invariant:
+its controls speak the tool's own coordinate space and send nothing that the tool did not check; it
+follows with its own eyes, so it takes no frame from anybody. Without a kernel its static copy is
+the last screenshot.
 """
 
 import asyncio
@@ -17,7 +20,14 @@ import anywidget
 import traitlets
 
 from cua_lab.computer.bench import Bench, Shown
+from cua_lab.computer.screen import DeadScreen
+from cua_lab.computer.tool import encode_png
 from cua_lab.viz.page import STATIC
+
+PATIENCE_S = 0.5
+"""A look at a screen that rests."""
+SLOWEST_S = 0.04
+"""Between two frames: 25 a second are enough for an eye."""
 
 
 class LiveScreen(anywidget.AnyWidget):
@@ -40,6 +50,10 @@ class LiveScreen(anywidget.AnyWidget):
     error = traitlets.Bool(False).tag(sync=True)
     state = traitlets.Unicode("").tag(sync=True)
     """What a grader would read now, in a line."""
+    following = traitlets.Bool(False).tag(sync=True)
+    """Whether frames come by themselves."""
+    frames = traitlets.Int(0).tag(sync=True)
+    """So many have."""
 
     def __init__(self, bench: Bench, *, watch: tuple[str, ...] = ()) -> None:
         """Made on the loop that opened the bench. `watch` names fields of the app's state to show
@@ -56,6 +70,7 @@ class LiveScreen(anywidget.AnyWidget):
         self._turn = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         self._asked_for: set[Future[Shown]] = set()
+        self._follower: asyncio.Task[None] | None = None
         self.on_msg(self._asked)
 
     async def call(self, arguments: dict[str, Any]) -> Shown:
@@ -65,11 +80,40 @@ class LiveScreen(anywidget.AnyWidget):
         self.sent = json.dumps(arguments, ensure_ascii=False)
         self.error, self.said = shown.error, shown.text
         if shown.png is not None:
-            self._png = shown.png
-            self.frame = "data:image/png;base64," + base64.b64encode(shown.png).decode("ascii")
-        state = self._bench.app.state()
+            self._show(shown.png)
+        state = self._bench.app.state() if self._watch else {}
         self.state = ", ".join(f"{name}: {json.dumps(state[name])}" for name in self._watch)
         return shown
+
+    def follow(self) -> None:
+        """Show the screen as it changes, until `unfollow` or until it is gone."""
+        if self._follower is None:
+            self.following, self._follower = True, asyncio.create_task(self._follow())
+
+    async def unfollow(self) -> None:
+        """Look no longer; the last frame stays."""
+        task, self._follower = self._follower, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        eyes = await Bench.on(self._bench.url, self._bench.tool.config)
+        try:
+            while True:
+                if await eyes.tool.change(PATIENCE_S):
+                    self._show(encode_png(eyes.tool.latest(), eyes.tool.view.size))
+                    self.frames += 1
+                    await asyncio.sleep(SLOWEST_S)
+        except DeadScreen:
+            self.said = "the screen is gone"
+        finally:
+            self.following = False
+            await eyes.close()
+
+    def _show(self, png: bytes) -> None:
+        self._png = png
+        self.frame = "data:image/png;base64," + base64.b64encode(png).decode("ascii")
 
     def _asked(self, _widget: Any, message: Any, _buffers: Any) -> None:
         # JupyterLab may hand messages to a thread of its own (a subshell), but the bench's streams
@@ -96,8 +140,12 @@ class LiveScreen(anywidget.AnyWidget):
         return {**data, **static}, metadata
 
 
-async def live_screen(bench: Bench, *, watch: tuple[str, ...] = ()) -> LiveScreen:
+async def live_screen(
+    bench: Bench, *, watch: tuple[str, ...] = (), follow: bool = False
+) -> LiveScreen:
     """The widget with a first look at the screen."""
     live = LiveScreen(bench, watch=watch)
     await live.call({"action": "screenshot"})
+    if follow:
+        live.follow()
     return live

@@ -20,7 +20,8 @@ function render({ model, el }) {
   const picture = make("img", { className: "ll-screen", draggable: false });
   picture.style.width = `${model.get("size")[0] * scale}px`;
   const cross = make("div", { className: "ll-cross" });
-  const stage = make("div", { className: "ll-stage" }, picture, cross);
+  const light = make("div", { className: "ll-light" });
+  const stage = make("div", { className: "ll-stage" }, picture, cross, light);
 
   const slider = (name, max) => {
     const input = make("input", { type: "range", min: 0, max, step: whole ? 1 : 0.001, value: max / 2 });
@@ -96,8 +97,10 @@ function render({ model, el }) {
     said.textContent = model.get("said") || (model.get("error") ? "" : "a screenshot");
     root.classList.toggle("ll-error", model.get("error"));
     state.textContent = model.get("state");
+    light.hidden = !model.get("following");
+    light.textContent = `live · frame ${model.get("frames")}`;
   };
-  for (const name of ["frame", "sent", "said", "error", "state"]) model.on(`change:${name}`, show);
+  for (const name of ["frame", "sent", "said", "error", "state", "following", "frames"]) model.on(`change:${name}`, show);
   root.append(stage, controls);
   el.append(root);
   aim();
