@@ -86,7 +86,7 @@ def images_of(messages: Sequence[Message]) -> list[bytes]:
         if isinstance(message.get("content"), list)
         for part in message["content"]
     ]
-    return [_image_bytes(part) for part in parts if _is_image(part)]
+    return [image_bytes(part) for part in parts if _is_image(part)]
 
 
 def image_part(png: bytes) -> dict[str, Any]:
@@ -99,7 +99,8 @@ def _is_image(part: Any) -> bool:
     return isinstance(part, dict) and ("image_url" in part or part.get("type") == "image")
 
 
-def _image_bytes(part: dict[str, Any]) -> bytes:
+def image_bytes(part: dict[str, Any]) -> bytes:
+    """The encoded image of a message's image part; raises `LabError` for all but a data URL."""
     url = part.get("image_url")
     url = url.get("url") if isinstance(url, dict) else url
     if not isinstance(url, str) or not url.startswith("data:image/") or ";base64," not in url:

@@ -5,16 +5,16 @@ Invariant: the desktop, the grader and the words of the prompt are untouched, an
 conversation is replaced by the same bytes in every turn, so that prompts still extend each other.
 """
 
-import base64
 import io
 import json
 from collections.abc import Callable, Sequence
 
 import httpx
 
+from cua_lab.policy.template import image_bytes, image_part
+
 Screens = Callable[[int, bytes], bytes]
 """(index of the image in the conversation, the real PNG) -> the PNG to show."""
-PREFIX = "data:image/png;base64,"
 
 
 class OtherScreens(httpx.AsyncBaseTransport):
@@ -26,16 +26,15 @@ class OtherScreens(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = json.loads(await request.aread())
-        urls = [
-            part["image_url"]
+        parts = [
+            part
             for message in body["messages"]
             if isinstance(message.get("content"), list)
             for part in message["content"]
             if part.get("type") == "image_url"
         ]
-        for index, url in enumerate(urls):
-            real = base64.b64decode(url["url"].removeprefix(PREFIX))
-            url["url"] = PREFIX + base64.b64encode(self.screens(index, real)).decode("ascii")
+        for index, part in enumerate(parts):
+            part |= image_part(self.screens(index, image_bytes(part)))
         headers = [(k, v) for k, v in request.headers.items() if k.lower() != "content-length"]
         changed = httpx.Request(
             request.method,

@@ -1,14 +1,14 @@
 """Ablations change what the policy sees, and nothing else."""
 
 import asyncio
-import base64
 import io
 import json
 
 import httpx
 from PIL import Image
 
-from cua_lab.rollout.ablation import PREFIX, OtherScreens, blank, screens_of
+from cua_lab.policy.template import image_bytes, image_part
+from cua_lab.rollout.ablation import OtherScreens, blank, screens_of
 
 
 def a_png(colour: str) -> bytes:
@@ -18,8 +18,7 @@ def a_png(colour: str) -> bytes:
 
 
 def a_message(png: bytes) -> dict:
-    url = PREFIX + base64.b64encode(png).decode()
-    return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+    return {"role": "user", "content": [image_part(png)]}
 
 
 def sent_through(screens: object, *pngs: bytes) -> list[bytes]:
@@ -38,10 +37,7 @@ def sent_through(screens: object, *pngs: bytes) -> list[bytes]:
     asyncio.run(ask())
     assert seen[0]["timeout"]["read"] == 7, "the client's time limit must survive the rewriting"
     assert seen[0]["body"]["messages"][0] == {"role": "system", "content": "look"}
-    return [
-        base64.b64decode(message["content"][0]["image_url"]["url"].removeprefix(PREFIX))
-        for message in seen[0]["body"]["messages"][1:]
-    ]
+    return [image_bytes(message["content"][0]) for message in seen[0]["body"]["messages"][1:]]
 
 
 def test_a_blank_screen_has_the_size_of_the_real_one_and_one_colour() -> None:
