@@ -31,6 +31,7 @@ PIPE = 'exec "$@" 3<&0 4>&1 0</dev/null 1>&2'
 """Chromium talks CDP on descriptors 3 and 4."""
 DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))"
 """Two frames: the first draws what the page became, the second begins after it was shown."""
+UNFOCUSED = "document.activeElement?.blur(); getSelection().removeAllRanges()"
 EMPTY_CLIPBOARD = """\
 addEventListener("copy", event => {
   event.clipboardData.setData("text/plain", "");
@@ -88,6 +89,8 @@ class ChromiumDesktop:
         self.size = (width, height)
         self.scale = scale
         self.faults: list[str] = []
+        self.page: str | None = None
+        """The address that it shows, as `show` was given it; `None` is an empty page."""
         self._port = port
         self._guard: Guard | None = None
         self._xvnc: Xvnc | None = None
@@ -150,6 +153,10 @@ class ChromiumDesktop:
         belong to a host, so those of other episodes cannot reach it.
         """
         await background.run(self._show(url, timeout_s))
+
+    async def rest(self) -> None:
+        """Let go of the page without leaving it: pointer in the corner, nothing focused."""
+        await background.run(self._rest())
 
     async def evaluate(self, expression: str, *, timeout_s: float = 10.0) -> Any:
         """The value of a JavaScript expression in the page; promises are awaited."""
@@ -242,12 +249,13 @@ class ChromiumDesktop:
     async def _show(self, url: str, timeout_s: float) -> None:
         if not self._untouched:
             await self._forget()
-        self._untouched = url == BLANK
+        self._untouched, self.page = url == BLANK, None
         self.faults.clear()
         if url != BLANK:
             await self._navigate(self._own_host(url), timeout_s)
             await self._call("Page.resetNavigationHistory")  # alt+left leads nowhere
             await self._evaluate(DRAWN, timeout_s)
+            self.page = url
 
     async def _navigate(self, url: str, timeout_s: float) -> None:
         self._loaded.clear()
@@ -278,6 +286,10 @@ class ChromiumDesktop:
         await self._call("Network.clearBrowserCookies")
         await self._call("Page.bringToFront")  # without a window manager nobody else gives focus
         await self._need(self._xvnc).park()
+
+    async def _rest(self) -> None:
+        await self._need(self._xvnc).park()
+        await self._evaluate(UNFOCUSED, 10.0)
 
     async def _dismiss(self) -> None:
         """Close the page's dialog; there rarely is one."""

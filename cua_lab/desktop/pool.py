@@ -5,7 +5,8 @@
                              └──────────── a new one ◀────────────┘
 
 Invariant: at most `count` desktops exist, each is lent to one borrower at a time, and what is lent
-is alive and shows an empty page. A borrower waits where all are out.
+is alive and shows an empty page, or the page that its borrower asked for. A borrower waits where
+all are out.
 """
 
 import asyncio
@@ -59,22 +60,25 @@ class DesktopPool:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    async def borrow(self) -> ChromiumDesktop:
-        """A desktop of one's own until it is given back."""
-        return await background.run(self._borrow())
+    async def borrow(self, page: str | None = None) -> ChromiumDesktop:
+        """A desktop of one's own until it is given back; one that was kept on this page, if any."""
+        return await background.run(self._borrow(page))
 
-    async def give_back(self, desktop: ChromiumDesktop) -> None:
-        """Return a desktop; it is reset, or replaced, while the borrower goes on."""
-        await background.run(self._give_back(desktop))
+    async def give_back(self, desktop: ChromiumDesktop, *, keep: bool = False) -> None:
+        """Return a desktop; it is reset, or replaced, while the borrower goes on. `keep` leaves it
+        on its page for who borrows it with that page, and trusts that nothing else remains."""
+        await background.run(self._give_back(desktop, keep))
 
     @contextlib.asynccontextmanager
-    async def lend(self) -> AsyncIterator[ChromiumDesktop]:
+    async def lend(
+        self, page: str | None = None, *, keep: bool = False
+    ) -> AsyncIterator[ChromiumDesktop]:
         """A desktop for the length of a block."""
-        desktop = await self.borrow()
+        desktop = await self.borrow(page)
         try:
             yield desktop
         finally:
-            await self.give_back(desktop)
+            await self.give_back(desktop, keep=keep)
 
     # ─── inside the background loop ───────────────────────────────────
 
@@ -93,30 +97,37 @@ class DesktopPool:
         self.booted += 1
         return desktop
 
-    async def _borrow(self) -> ChromiumDesktop:
+    async def _borrow(self, page: str | None) -> ChromiumDesktop:
         if self._closed:
             raise LabError("this pool is closed: borrow inside of its `async with`")
         await self._free.acquire()
         try:
-            desktop = await self._living()
+            desktop = await self._living(page)
         except BaseException:
             self._free.release()
             raise
         self._lent.add(desktop)
         return desktop
 
-    async def _living(self) -> ChromiumDesktop:
+    async def _living(self, page: str | None) -> ChromiumDesktop:
         while self._idle:
-            desktop = self._idle.pop()
+            self._idle.sort(key=lambda idle: (idle.page == page, idle.page is None))
+            desktop = self._idle.pop()  # kept on the page, else empty, else on another page
             if desktop.alive:
+                if desktop.page not in (None, page):
+                    await desktop.show(BLANK)
                 return desktop
             await desktop.close()
         return await self._boot()
 
-    async def _give_back(self, desktop: ChromiumDesktop) -> None:
+    async def _give_back(self, desktop: ChromiumDesktop, keep: bool) -> None:
         if desktop not in self._lent:
             return  # the pool was closed meanwhile
         self._lent.remove(desktop)
+        if keep and desktop.alive and not desktop.faults:
+            self._idle.append(desktop)
+            self._free.release()
+            return
         task = asyncio.create_task(self._renew(desktop))
         self._resetting.add(task)
         task.add_done_callback(self._resetting.discard)

@@ -99,10 +99,27 @@ class TaskSettings:
     package: str = "cua_lab.envs.lab"
     args: dict[str, Any] = field(default_factory=dict)
     """Arguments of the template, the same for every episode; the seed is dealt per group."""
+    vary: dict[str, Any] = field(default_factory=dict)
+    """One more argument with a list of its values, `page: [click-test, click-color]`: one policy
+    learns them all. They are dealt in turn to demonstrations, groups and fresh episodes."""
     runtime: Literal["local", "subprocess", "docker", "daytona"] = "local"
     """Where episodes run; all but `local` start a process or a container for each."""
     image: str | None = None
     """Of docker and daytona; `None` is the name in the package's Dockerfile.hud."""
+
+    def __post_init__(self) -> None:
+        for name, values in self.vary.items():
+            if not isinstance(values, list) or len(values) < 2 or _repeats(values):
+                raise ValueError(f"vary.{name} is {values!r}; give a list of different values")
+            if name in self.args or name == "seed":
+                taken = "dealt by the run" if name == "seed" else "fixed by args"
+                raise ValueError(f"vary.{name}: this argument is {taken}")
+        if len(self.vary) > 1:
+            raise ValueError(f"vary takes one argument, not {len(self.vary)}: {list(self.vary)}")
+
+
+def _repeats(values: list[Any]) -> bool:
+    return any(value in values[:index] for index, value in enumerate(values))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from cua_lab.recipes import Recipe, dump_recipe
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import in_words
 from cua_lab.run.progress import Progress
-from cua_lab.run.setup import set_up
+from cua_lab.run.setup import demonstrator_of, set_up
 from cua_lab.run.stage import StageRun
 
 PACKAGES = ("cua-lab", "hud", "torch", "transformers", "tokenizers", "numpy", "asyncvnc")
@@ -29,6 +29,8 @@ async def run_recipe(recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
 
     torch.set_num_threads(recipe.run.threads)
     setups = [set_up(recipe, stage) for stage in recipe.stages]  # all mistakes before any work
+    for setup in setups:
+        demonstrator_of(setup)
     folder.write("config.yaml", dump_recipe(recipe))
     progress = Progress.load(folder)
     drop_unfinished(folder, progress)

@@ -1,5 +1,8 @@
 """Figures and words about a set of episodes.
 
+The words are about rewards; where those can be negative, which leaves a half or a tenth of one
+without meaning, about success.
+
 Invariant: every figure names how many episodes or calls it stands on, failed episodes are in none
 of them, and the words say only what the figures beside them show.
 """
@@ -7,6 +10,7 @@ of them, and the words say only what the figures beside them show.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any
 
 from cua_lab.rollout.episode import Episode
@@ -30,6 +34,8 @@ class Measured:
     """Over valid `press` calls; `None` where nothing was pressed."""
     direction_shares: dict[str, float] | None
     """Of the arrow keys pressed."""
+    by_variant: dict[str, Estimate] | None = None
+    """Success, or reward where there is no yes or no, of each variant of a task that has some."""
 
     def record(self) -> dict[str, Any]:
         """As JSON, estimates as `{mean, se, n}`."""
@@ -46,7 +52,23 @@ def measure(episodes: Sequence[Episode]) -> Measured:
         valid_tool_calls=estimate(action.valid for action in actions),
         keys_per_turn=estimate(action.keys for action in actions if action.keys),
         direction_shares=_directions(episodes),
+        by_variant=_by_variant(graded),
     )
+
+
+def _by_variant(episodes: Sequence[Episode]) -> dict[str, Estimate] | None:
+    names = dict.fromkeys(episode.task for episode in episodes)
+    if len(names) < 2:
+        return None
+    found = {
+        name: estimate(
+            episode.reward if episode.success is None else episode.success
+            for episode in episodes
+            if episode.task == name
+        )
+        for name in names
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _directions(episodes: Sequence[Episode]) -> dict[str, float] | None:
@@ -64,21 +86,28 @@ def _directions(episodes: Sequence[Episode]) -> dict[str, float] | None:
 
 def in_words(before: Measured, after: Measured, ablations: Mapping[str, Measured]) -> str:
     """What was learnt, as far as the figures tell."""
-    parts = [_change(before, after)]
+    results = (before, after, *ablations.values())
+    negative = any(result.reward and result.reward.mean < 0 for result in results)
+    if negative and all(result.success for result in results):
+        what, value = "success rate", attrgetter("success")
+    else:
+        what, value = "mean reward", attrgetter("reward")
+    parts = [_change(what, value(before), value(after))]
     if before.keys_per_turn and after.keys_per_turn:
         parts.append(
             f"It pressed {before.keys_per_turn.mean:.1f} keys a turn before and"
             f" {after.keys_per_turn.mean:.1f} after"
             f"{_favourite(after.direction_shares)}."
         )
-    parts += _eyes(after, ablations)
+    covered = {name: value(result) for name, result in ablations.items()}
+    parts += _eyes(value(after), covered, plays=after.keys_per_turn is not None)
     return " ".join(parts)
 
 
-def _change(before: Measured, after: Measured) -> str:
-    if before.reward is None or after.reward is None:
-        return "Its reward was not measured before and after."
-    return f"Its mean reward went from {_shown(before.reward)} to {_shown(after.reward)}."
+def _change(what: str, before: Estimate | None, after: Estimate | None) -> str:
+    if before is None or after is None:
+        return f"Its {what} was not measured before and after."
+    return f"Its {what} went from {_shown(before)} to {_shown(after)}."
 
 
 def _favourite(shares: Mapping[str, float] | None) -> str:
@@ -88,27 +117,29 @@ def _favourite(shares: Mapping[str, float] | None) -> str:
     return ", " + ", ".join(f"{share:.0%} {name}" for name, share in ordered)
 
 
-def _eyes(after: Measured, ablations: Mapping[str, Measured]) -> list[str]:
+def _eyes(
+    after: Estimate | None, ablations: Mapping[str, Estimate | None], *, plays: bool
+) -> list[str]:
     """Whether it reads the screen: compared with screenshots of other episodes, and with none."""
     told = [
-        (name, result.reward)
+        (name, result)
         for name, result in ablations.items()
-        if result.reward is not None and name in ("shuffled", "blank")
+        if result is not None and name in ("shuffled", "blank")
     ]
-    if after.reward is None or not told:
+    if after is None or not told:
         return []
     shown = " and ".join(f"{_shown(result)} with {name} screenshots" for name, result in told)
     best = max(told, key=lambda item: item[1].mean)[1]
-    gap, noise = after.reward.mean - best.mean, (after.reward.se**2 + best.se**2) ** 0.5
+    gap, noise = after.mean - best.mean, (after.se**2 + best.se**2) ** 0.5
     random = ablations.get("random")
-    beside = f", random play {_shown(random.reward)}" if random and random.reward else ""
+    beside = f", random play {_shown(random)}" if random else ""
     if gap > SIGMAS * noise:
         return [f"It looks: the same policy gets {shown}{beside}."]
-    if gap + SIGMAS * noise > after.reward.mean / 2:
+    if gap + SIGMAS * noise > after.mean / 2:
         return [f"So few episodes cannot tell whether it looks: it gets {shown}{beside}."]
     return [
         f"It does not read the screen: it gets {shown}{beside}.",
-        *(["What it learnt is to spend its keys."] if after.keys_per_turn else []),
+        *(["What it learnt is to spend its keys."] if plays else []),
     ]
 
 

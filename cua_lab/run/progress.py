@@ -96,16 +96,22 @@ class Progress:
 def _measured(record: dict[str, Any] | None) -> Measured | None:
     if record is None:
         return None
-    estimates = {
-        f.name: _estimate(record[f.name]) for f in fields(Measured) if f.name != "direction_shares"
-    }
-    return Measured(**estimates, direction_shares=record["direction_shares"])
+    plain = ("direction_shares", "by_variant")
+    estimates = {f.name: _estimate(record[f.name]) for f in fields(Measured) if f.name not in plain}
+    variants = record.get("by_variant")
+    return Measured(
+        **estimates,
+        direction_shares=record["direction_shares"],
+        by_variant=variants and {name: _known(found) for name, found in variants.items()},
+    )
 
 
 def _estimate(record: dict[str, Any] | None) -> Estimate | None:
+    return None if record is None else _known(record)
+
+
+def _known(record: dict[str, Any]) -> Estimate:
     """A standard error of null is NaN: one episode has none."""
-    if record is None:
-        return None
     se = record["se"]
     return Estimate(record["mean"], float("nan") if se is None else se, record["n"])
 

@@ -23,13 +23,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Variant:
+    """One of the tasks that a stage's policy learns."""
+
+    name: str
+    """What it varies in, such as the page; the template where nothing varies."""
+    args: Mapping[str, Any]
+    """All arguments but the seed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
     """A stage with everything that does not change while it runs."""
 
     recipe: Recipe
     stage: Stage
-    template_args: Mapping[str, Any]
-    """Arguments of every task, but for the seed."""
+    variants: tuple[Variant, ...]
+    """Dealt in turn; one, where the recipe varies nothing."""
     config: "LabAgentConfig"
     runtime: Any
     """A HUD runtime provider."""
@@ -38,30 +48,35 @@ class Setup:
     def seed(self) -> int:
         return self.recipe.run.seed
 
-    def task(self, seed: int) -> "Task":
-        """One start state."""
+    def task(self, seed: int, turn: int = 0) -> "Task":
+        """One start state, of the variant whose turn it is."""
         from hud.eval import Task
 
         tasks = self.stage.tasks
+        variant = self.variants[turn % len(self.variants)]
         return Task(
             env=_env_module(tasks.package).NAME,
             id=tasks.template,
-            args={**self.template_args, "seed": seed},
-            slug=tasks.template,
+            args={**variant.args, "seed": seed},
+            slug=variant.name,
         )
 
     def training_plans(self, step: int) -> list[Plan]:
         """The episodes of one GRPO step: `groups` start states, `group_size` episodes each."""
         name, grpo = self.stage.name, self.stage.grpo
+        members = [(group, m) for group in range(grpo.groups) for m in range(grpo.group_size)]
+        if len(self.variants) > 1:  # neighbours play different pages, and a browser keeps its own
+            members.sort(key=lambda member: member[1])
         return [
             Plan(
-                task=self.task(derive_seed(self.seed, name, "start", step, group)),
+                task=self.task(
+                    derive_seed(self.seed, name, "start", step, group), step * grpo.groups + group
+                ),
                 id=f"{name}-{step}-{group}-{member}",
                 group=f"{name}-{step}-{group}",
                 seed=derive_seed(self.seed, name, "episode", step, group, member),
             )
-            for group in range(grpo.groups)
-            for member in range(grpo.group_size)
+            for group, member in members
         ]
 
     def fresh_plans(self, purpose: str, count: int) -> list[Plan]:
@@ -69,7 +84,7 @@ class Setup:
         name = self.stage.name
         return [
             Plan(
-                task=self.task(derive_seed(self.seed, name, purpose, index)),
+                task=self.task(derive_seed(self.seed, name, purpose, index), index),
                 id=f"{name}-{purpose}-{index}",
                 group=f"{name}-{purpose}-{index}",
                 seed=derive_seed(self.seed, name, purpose, "episode", index),
@@ -101,7 +116,7 @@ def set_up(recipe: Recipe, stage: Stage) -> Setup:
     return Setup(
         recipe=recipe,
         stage=stage,
-        template_args=_template_args(env, stage),
+        variants=_variants(env, stage),
         config=config,
         runtime=make_runtime(
             stage.tasks.package,
@@ -122,8 +137,21 @@ def _env_module(package: str) -> Any:
         ) from error
 
 
-def _template_args(env: Any, stage: Stage) -> dict[str, Any]:
-    """The recipe's arguments, checked by name and type, and the number of turns."""
+def _variants(env: Any, stage: Stage) -> tuple[Variant, ...]:
+    """The stage's tasks, with arguments checked by name and type."""
+    fixed = _template_args(env, stage, stage.tasks.args)
+    for name, values in stage.tasks.vary.items():
+        if name in ("turns", "width", "height"):
+            raise LabError(f"tasks.vary: {name} is the same for every episode of a stage")
+        return tuple(
+            Variant(str(value), _template_args(env, stage, {**stage.tasks.args, name: value}))
+            for value in values
+        )
+    return (Variant(stage.tasks.template, fixed),)
+
+
+def _template_args(env: Any, stage: Stage, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments on top of the template's own, and the number of turns."""
     from cua_lab.tasks import with_args
 
     tasks = stage.tasks
@@ -140,7 +168,7 @@ def _template_args(env: Any, stage: Stage) -> dict[str, Any]:
     }
     if "turns" in defaults:
         defaults["turns"] = stage.agent.max_turns
-    return {**defaults, **with_args(template(), dict(tasks.args))}
+    return {**defaults, **with_args(template(), args)}
 
 
 def scene_of(setup: Setup) -> "Scene":
@@ -148,7 +176,8 @@ def scene_of(setup: Setup) -> "Scene":
     from cua_lab.computer.schema import tool_schema
     from cua_lab.training.demos import Scene
 
-    size = (setup.template_args["width"], setup.template_args["height"])
+    args = setup.variants[0].args
+    size = (args["width"], args["height"])
     return Scene(
         system=setup.config.system_prompt,
         tools=(tool_schema(setup.config.tool, size),),
@@ -157,19 +186,25 @@ def scene_of(setup: Setup) -> "Scene":
 
 
 def demonstrator_of(setup: Setup) -> "Player":
-    """The scripted player of the stage's task."""
+    """The scripted player of the stage's task; of several variants, each in turn."""
     stage = setup.stage
     players = importlib.import_module(f"{stage.tasks.package}.players")
-    return players.demonstrator(
-        stage.tasks.template,
-        scene_of(setup),
-        setup.template_args,
-        stage.sft.player,
-        space=stage.tool.coordinate_space,
-        max_keys=stage.tool.max_keys_per_call,
-        turns=stage.agent.max_turns,
-        seed=derive_seed(setup.seed, stage.name, "demonstrations"),
-    )
+    each = [
+        players.demonstrator(
+            stage.tasks.template,
+            scene_of(setup),
+            variant.args,
+            stage.sft.player,
+            space=stage.tool.coordinate_space,
+            max_keys=stage.tool.max_keys_per_call,
+            turns=stage.agent.max_turns,
+            seed=derive_seed(setup.seed, stage.name, "demonstrations"),
+        )
+        for variant in setup.variants
+    ]
+    if len(each) == 1:
+        return each[0]
+    return lambda index: each[index % len(each)](index // len(each))
 
 
 def new_policy(setup: Setup, demonstrator: "Player") -> "Policy":

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cua_lab.rollout.sample import Sample
     from cua_lab.serving.engine import Engine
     from cua_lab.training.trainer import GRPOTrainer
+    from cua_lab.training.demos import Player
 
 PICTURED = 6
 """Episodes of each evaluation whose screenshots are kept for the film strips."""
@@ -49,6 +50,7 @@ class StageRun:
     worker: Worker
     codec: "TableCodec"
     seen: list[tuple[bytes, ...]] = field(default_factory=list)
+    demonstrator: "Player"
     """Screenshots of the last evaluation's episodes."""
 
     @classmethod
@@ -78,7 +80,7 @@ class StageRun:
             exact=setup.stage.agent.exact_continuation,
         )
         codec = codec_from_tokenizer(policy.tokenizer)
-        return cls(setup, folder, progress, policy, engine, worker, codec)
+        return cls(setup, folder, progress, policy, engine, worker, codec, demonstrator)
 
     @property
     def state(self) -> StageProgress:
@@ -115,7 +117,7 @@ class StageRun:
         stage, sft = self.setup.stage, self.setup.stage.sft
         config = sft.config(derive_seed(self.setup.seed, stage.name, "sft"))
         with bar(f"{stage.name}: warm-up", sft.steps, "step") as progress:
-            steps = sft_steps(self.policy, demonstrator_of(self.setup), config)
+            steps = sft_steps(self.policy, self.demonstrator, config)
             for metrics in steps:
                 self.tally.add_seconds(sft=metrics.seconds)
                 self.tally.add_work(sft=metrics.sequence_tokens)

@@ -201,17 +201,22 @@ class GamePlayer:
     def __call__(self, index: int) -> Demo:
         from cua_lab.desktop.apps.game2048 import Game2048
 
-        rng = random.Random(f"game {self.seed} {index}")
-        app = Game2048(self.width, self.height, seed=rng.randrange(2**31))
+        seed, lists = self.script(index)
+        app = Game2048(self.width, self.height, seed=seed)
         talk = _Conversation(self.scene, self.task, app.draw())
-        for turn in range(self.turns):
+        for turn, keys in enumerate(lists):
             if turn:
                 talk.result(app.draw())
-            keys = rng.choices(KEYS, k=self._count(rng))
             for key in keys:
                 app.push(key)  # type: ignore[arg-type]
             talk.call({"action": "press", "keys": keys})
         return talk.demo()
+
+    def script(self, index: int) -> tuple[int, list[list[str]]]:
+        """The game's seed and the keys of each turn of demo number `index`."""
+        rng = random.Random(f"game {self.seed} {index}")
+        seed = rng.randrange(2**31)
+        return seed, [rng.choices(KEYS, k=self._count(rng)) for _ in range(self.turns)]
 
     def _count(self, rng: random.Random) -> int:
         if rng.random() < self.long_share:

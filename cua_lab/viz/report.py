@@ -30,6 +30,8 @@ from cua_lab.viz.svg import Bar, Line, bar_chart, line_chart
 
 PROVES = ("Reward", "Success")
 """Panels that belong to a task's own section; the others show the health of training."""
+MEMBER = "·"
+"""Before the name of one of a task's variants."""
 WARM_UP = "<b>Warm-up loss</b>: nats an assistant token"
 
 
@@ -87,13 +89,15 @@ def _head(run: Run) -> str:
 
 
 def _by_success(task: str) -> bool:
-    """Clicks are judged by whether they hit; other tasks by their reward."""
-    return task.startswith("targets")
+    """Clicks are judged by whether they hit, pages by whether they are solved; other tasks by
+    their reward."""
+    return task.startswith(("targets", "miniwob"))
 
 
 def _card(task: str, result: TaskSummary) -> str:
     if _by_success(task):
-        what, before, after = "inside the target", result.success_before, result.success_after
+        what = "inside the target" if task.startswith("targets") else "solved"
+        before, after = result.success_before, result.success_after
     else:
         what, before, after = "reward", result.reward_before, result.reward_after
     if after is None:
@@ -131,6 +135,11 @@ def _before_after(result: TaskSummary) -> str:
             ("keys a turn", "keys_per_turn"),
         )
         if getattr(result, f"{stem}_before") or getattr(result, f"{stem}_after")
+    ]
+    before, after = result.by_variant_before, result.by_variant_after
+    rows += [
+        [f"{MEMBER} {name}", shown(before.get(name)), shown(after.get(name))]
+        for name in dict.fromkeys([*before, *after])
     ]
     if not rows:
         return f"<p>{MISSING}</p>"

@@ -103,6 +103,9 @@ class TaskSummary:
     keys_per_turn_after: Estimate | None = None
     direction_shares_before: dict[str, float] | None = None
     direction_shares_after: dict[str, float] | None = None
+    by_variant_before: dict[str, Estimate] = field(default_factory=dict)
+    """Success, or reward, of each variant of a task that has some, such as each page."""
+    by_variant_after: dict[str, Estimate] = field(default_factory=dict)
     ablations: dict[str, Estimate] = field(default_factory=dict)
     """Reward of the trained policy with `shuffled` or `blank` screens, and of `random` keys."""
     ablations_success: dict[str, Estimate] = field(default_factory=dict)
@@ -247,7 +250,7 @@ def _task(record: Mapping[str, Any]) -> TaskSummary:
     }
     tables = {
         name: {key: e for key, value in (record.get(name) or {}).items() if (e := _estimate(value))}
-        for name in ("ablations", "ablations_success")
+        for name in ("ablations", "ablations_success", "by_variant_before", "by_variant_after")
     }
     return _typed(TaskSummary, {**record, **estimates, **tables})
 

@@ -48,6 +48,37 @@ def test_a_borrower_who_gives_up_takes_no_desktop(desktops) -> None:
     asyncio.run(scenario())
 
 
+def test_a_page_that_was_kept_goes_to_who_asks_for_it_and_to_nobody_else(desktops) -> None:
+    page, other = "data:text/html,<p>mine", "data:text/html,<p>yours"
+
+    async def scenario():
+        for url in (page, other):
+            async with desktops.lend(url, keep=True) as desktop:
+                await desktop.show(url)
+        for url in (page, other, page):
+            async with desktops.lend(url, keep=True) as desktop:
+                assert desktop.page == url
+                await desktop.rest()
+        for _ in range(desktops.count):
+            async with desktops.lend() as desktop:
+                assert desktop.page is None
+                assert await desktop.evaluate("location.href") == "about:blank"
+
+    asyncio.run(scenario())
+
+
+def test_a_page_that_complained_is_not_kept(desktops) -> None:
+    async def scenario():
+        async with desktops.lend(keep=True) as desktop:
+            await desktop.show("data:text/html,<script>console.error('x')</script>")
+            assert desktop.faults
+        async with desktops.lend(desktop.page, keep=True) as again:
+            assert again.page is None
+            assert again.faults == []
+
+    asyncio.run(scenario())
+
+
 def test_what_is_lent_shows_nothing_of_the_last_borrower(desktops) -> None:
     async def scenario():
         for _ in range(desktops.count + 1):

@@ -9,13 +9,17 @@ from hud.eval import LocalRuntime, SubprocessRuntime, Task
 from PIL import Image
 
 from cua_lab.desktop.apps import Todo
+from cua_lab.envs import recorder
 from cua_lab.envs.browser import env as browser
+from cua_lab.envs.browser import players as browser_players
 from cua_lab.envs.browser.env import PAGES, BrowserEnvironment
 from cua_lab.envs.chromium_desk import BrowserDesk
+from cua_lab.envs.lab import players as lab_players
 from cua_lab.envs.lab.env import env as lab
 from cua_lab.envs.miniwob.play import expert_config
 from cua_lab.rollout.episode import play
 from cua_lab.rollout.scripted import ScriptedTransport
+from cua_lab.training.demos import Scene
 from tests.conftest import needs_chromium
 
 pytestmark = pytest.mark.browser
@@ -56,8 +60,8 @@ def here(desktops):
 def test_the_templates_are_the_labs_with_its_arguments() -> None:
     for id, template in browser.env.templates.items():
         ours, theirs = template.sig.parameters, lab.templates[id].sig.parameters
-        assert list(ours) == list(theirs)
-        for name in set(ours) - {"width", "height"}:
+        assert [name for name in ours if name != "keep_page"] == list(theirs)
+        for name in set(ours) - {"width", "height", "keep_page"}:
             assert ours[name].default == theirs[name].default
     assert set(lab.templates) - set(browser.env.templates) == {"targets-click"}
 
@@ -70,6 +74,34 @@ def test_the_same_keys_lead_to_the_same_board(here) -> None:
     assert runs[0].info["state"]["moves"] > 10
     assert runs[0].reward == runs[0].info["state"]["score"] / 1000
     assert runs[0].screenshots == runs[1].screenshots
+
+
+def test_a_game_on_a_page_that_was_kept_starts_with_the_same_pixels(here) -> None:
+    keys = {"action": "press", "keys": ["left", "down", "right", "up"] * 3}
+    fresh, _, kept = [
+        episode(here, "2048-score", [keys], seed=seed, keep_page=keep)
+        for seed, keep in ((5, False), (6, True), (5, True))
+    ]
+    assert kept.info["state"] == fresh.info["state"]
+    assert kept.screenshots == fresh.screenshots
+
+
+def test_demonstrations_are_the_labs_games_on_the_pages_screens(monkeypatch) -> None:
+    needs_chromium()
+    monkeypatch.setattr(recorder, "AT_ONCE", 2)
+    monkeypatch.setattr(recorder, "BLOCK", 2)
+    args = {"width": 128, "height": 128, "target": 1000, "keep_page": True}
+    players = [
+        room.demonstrator(
+            "2048-score", Scene(None, ()), args, {}, space="0-1000", max_keys=20, turns=2, seed=0
+        )
+        for room in (browser_players, lab_players)
+    ]
+    for index in range(2):
+        page, app = (player(index) for player in players)
+        assert page.messages == app.messages
+        assert [image.size for image in page.images] == [(128, 128)] * 2
+        assert page.images[0] != app.images[0]
 
 
 def test_a_move_packs_every_tile_once_like_the_embedded_game(desktops) -> None:

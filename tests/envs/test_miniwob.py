@@ -6,12 +6,15 @@ import psutil
 import pytest
 
 from cua_lab.desktop.pool import DesktopPool
+from cua_lab.envs import recorder
 from cua_lab.envs.miniwob import pages
 from cua_lab.envs.miniwob.env import env, screen_of
 from cua_lab.envs.miniwob.experts import EXPERTS, UNSOLVED
 from cua_lab.envs.miniwob.play import expert_config, play_expert
+from cua_lab.envs.miniwob.players import demonstrator
 from cua_lab.envs.miniwob.tasks import HELD_OUT, TRAINING, held_out, tasks
 from cua_lab.errors import LabError
+from cua_lab.training.demos import Scene
 from tests.conftest import needs_chromium
 
 pytestmark = [
@@ -141,6 +144,67 @@ def test_a_screen_that_does_not_fit_the_page_is_refused() -> None:
     assert screen_of({"width": 160, "height": 210}) == ((160, 210), 1.0)
     with pytest.raises(LabError, match="the height is 420"):
         screen_of({"width": 320, "height": 320})
+
+
+def test_a_page_that_is_kept_begins_with_the_pixels_of_one_that_is_loaded(small) -> None:
+    """Whatever the last episode clicked, dragged, typed or left undone."""
+    pages_ = ("click-test-2", "click-dialog", "click-color", "click-option", "enter-text")
+
+    async def scenario():
+        async with small.lend() as desktop:
+            for page in pages_:
+                fresh, *kept = [
+                    await play_expert(
+                        desktop, page, seed, config=expert_config(), args={"keep_page": keep}
+                    )
+                    for seed, keep in ((1, False), (2, True), (1, True))
+                ]
+                assert desktop.page == pages.url(page)
+                assert [episode.reward for episode in kept] == [1.0, 1.0]
+                assert kept[0].screenshots[0] != fresh.screenshots[0]
+                assert kept[1].screenshots[0] == fresh.screenshots[0], page
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Two desktops record four demos at a time."""
+    needs_chromium()
+    pytest.importorskip("miniwob", reason="MiniWoB++ is not installed")
+    monkeypatch.setattr(recorder, "AT_ONCE", 2)
+    monkeypatch.setattr(recorder, "BLOCK", 4)
+
+
+def test_a_demonstration_depends_on_its_number_alone(few) -> None:
+    """Not on the desktop, nor on what was recorded before: a run can be repeated."""
+    first, second = (expert_player(noise=0.05), expert_player(noise=0.05))
+    second(4)  # another block first, on the same desktops
+    for index in range(4):
+        assert first(index).messages == second(index).messages
+        assert first(index).images == second(index).images
+    assert len({str(first(index).messages[-1]) for index in range(4)}) == 4
+
+
+def test_a_shaky_hand_is_shown_hit_or_miss_and_a_steady_one_hits(few) -> None:
+    said = [expert_player(noise=noise)(1).messages[-1]["tool_calls"] for noise in (0, 0.3)]
+    aims = [calls[0]["function"]["arguments"] for calls in said]
+    assert aims[0] != aims[1]
+    assert {*aims[1]} == {"action", "x", "y"}
+    assert all(0 <= aim[axis] <= 1000 for aim in aims for axis in "xy")
+
+
+@pytest.mark.parametrize("options", [{"noise": "much"}, {"noise": 2}, {"mean_keys": 3}])
+def test_options_that_no_expert_takes_are_refused(options) -> None:
+    with pytest.raises(LabError, match=r"sft\.player"):
+        expert_player(**options)
+
+
+def expert_player(**options):
+    args = {"page": "click-test-2", "width": 160, "height": 210, "keep_page": True}
+    return demonstrator(
+        "miniwob", Scene(None, ()), args, options, space="0-1000", max_keys=1, turns=1, seed=0
+    )
 
 
 @pytest.mark.nightly

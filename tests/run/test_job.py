@@ -34,7 +34,10 @@ SUMMARY = {
 }
 TASK = {
     f"{name}_{when}"
-    for name in ("reward", "success", "valid_tool_calls", "keys_per_turn", "direction_shares")
+    for name in (
+        *("reward", "success", "valid_tool_calls", "keys_per_turn", "direction_shares"),
+        "by_variant",
+    )
     for when in ("before", "after")
 } | {"ablations", "ablations_success", "learnt"}
 

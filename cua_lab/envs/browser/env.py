@@ -21,6 +21,7 @@ from hud.eval import Task
 from cua_lab import __version__
 from cua_lab.desktop.apps import Game2048, Todo
 from cua_lab.desktop.apps.todo import CHORES
+from cua_lab.desktop.chromium import ChromiumDesktop
 from cua_lab.desktop.pages import PageServer
 from cua_lab.envs.chromium_desk import MOST_IN_PROCESS, REAL_SCREEN, BrowserDesk, page_size
 from cua_lab.envs.lab import grading
@@ -57,21 +58,23 @@ class BrowserEnvironment(Environment):
 
     @asynccontextmanager
     async def _playing(
-        self, page: str, size: tuple[int, int], begin: dict[str, Any]
+        self, page: str, size: tuple[int, int], begin: dict[str, Any], *, keep: bool = False
     ) -> AsyncIterator["Page"]:
-        async with self._desk.playing(_server().url(f"pages/{page}.html"), size=size) as desktop:
+        async with self._desk.playing(page_url(page), size=size, keep=keep) as desktop:
             await desktop.evaluate(f"lab.start({json.dumps(begin)})")
             await desktop.drawn()
             yield Page(desktop)
 
     async def score_2048(
         self, seed: int = 0, target: int = 1000, turns: int = 4,
-        width: int = SIZE[0], height: int = SIZE[1],
+        width: int = SIZE[0], height: int = SIZE[1], keep_page: bool = False,
     ) -> Episode:  # fmt: skip
-        """2048; the reward is the score as a part of `target`."""
+        """2048; the reward is the score as a part of `target`. `keep_page` begins anew on a page
+        that is shown already, for players who can press nothing but what the game takes."""
         if target < 1:
             raise LabError(f"target must be at least 1; got {target}")
-        async with self._playing("2048", (width, height), _game(Game2048(seed=seed))) as page:
+        begin = _game(Game2048(seed=seed))
+        async with self._playing("2048", (width, height), begin, keep=keep_page) as page:
             yield start("Play 2048 with the arrow keys. Get a high score.", turns)
             state = await page.state()
             yield graded(grading.score_linear(state, target), state)
@@ -158,10 +161,22 @@ def _server() -> PageServer:
     return PageServer({"pages": PAGES})
 
 
+def page_url(page: str) -> str:
+    """The address of `2048` or `todo` on this machine."""
+    return _server().url(f"pages/{page}.html")
+
+
 def build(task: Task | None = None) -> BrowserEnvironment:
     """A new env on a desktop of this process's pool, for `LocalRuntime(build)`."""
-    size, _ = page_size(task.args if task else {}, SIZE)
-    return BrowserEnvironment(BrowserDesk(size, pooled=True))
+    args = task.args if task else {}
+    size, _ = page_size(args, SIZE)
+    keep = page_url("2048") if args.get("keep_page") else None
+    return BrowserEnvironment(BrowserDesk(size, pooled=True, keep=keep))
+
+
+def build_on(desktop: ChromiumDesktop) -> BrowserEnvironment:
+    """A new env on this desktop, which somebody else ends."""
+    return BrowserEnvironment(BrowserDesk(desktop.size, scale=desktop.scale, lent=desktop))
 
 
 env = BrowserEnvironment(BrowserDesk(SIZE))

@@ -50,12 +50,17 @@ class MiniwobEnvironment(Environment):
         turns: int = 8,
         width: int = SIZE[0],
         height: int = SIZE[1],
+        keep_page: bool = False,
     ) -> AsyncGenerator[dict[str, Any], Any]:
-        """One MiniWoB++ page; the reward is the page's own, -1 to 1."""
+        """One MiniWoB++ page; the reward is the page's own, -1 to 1.
+
+        `keep_page` begins anew on a page that is shown already, as the benchmark itself does,
+        instead of loading it."""
         if turns < 1:
             raise LabError(f"turns must be at least 1; got {turns}")
         size, scale = screen_of({"width": width, "height": height})
-        async with self._desk.playing(pages.url(page), size=size, scale=scale) as desktop:
+        url = pages.url(page)
+        async with self._desk.playing(url, size=size, scale=scale, keep=keep_page) as desktop:
             said = await pages.begin(desktop, seed)
             yield {"prompt": said, "bindings": {SCREEN: {"turns": turns}}}
             await desktop.check()
@@ -77,8 +82,10 @@ def screen_of(args: dict[str, Any]) -> tuple[tuple[int, int], float]:
 
 def build(task: Task | None = None) -> MiniwobEnvironment:
     """A new env on a desktop of the pool, for `LocalRuntime(build)`."""
-    size, scale = screen_of(task.args if task else {})
-    return MiniwobEnvironment(BrowserDesk(size, scale=scale, pooled=True))
+    args = task.args if task else {}
+    size, scale = screen_of(args)
+    keep = pages.url(args["page"]) if args.get("keep_page") else None
+    return MiniwobEnvironment(BrowserDesk(size, scale=scale, pooled=True, keep=keep))
 
 
 def build_on(desktop: ChromiumDesktop) -> MiniwobEnvironment:

@@ -1,6 +1,6 @@
 """An expert plays an episode: through HUD, the agent and the tool, as a policy would."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from hud.eval import LocalRuntime, Task
@@ -36,9 +36,10 @@ async def play_expert(
     id: str = "expert",
     args: dict[str, Any] | None = None,
     told: list[str] | None = None,
+    hand: Callable[[Arguments], Arguments] = lambda call: call,
 ) -> Episode:
     """Let the expert play `page` with `seed` on a desktop of one's own; `told` takes the task in
-    words."""
+    words. Each call goes through `hand`, which may be a shaky one."""
     expert = expert_of(page)
     width, height = desktop.size
     whole = {"turns": TURNS, **(args or {}), "page": page, "seed": seed,
@@ -53,7 +54,7 @@ async def play_expert(
             calls = expert(Hands(desktop, view, said))
             if told is not None:
                 told.append(said)
-        return await anext(calls, FINISH)
+        return hand(await anext(calls, FINISH))
 
     return await play(
         Task(env=NAME, id="miniwob", args=whole, slug=page),

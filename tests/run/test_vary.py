@@ -1,0 +1,134 @@
+"""One policy for several tasks: how they are dealt, checked, measured and told of."""
+
+import pytest
+
+from cua_lab.errors import LabError
+from cua_lab.recipes import dump_recipe, parse_recipe
+from cua_lab.rollout.episode import Episode
+from cua_lab.run.estimate import Estimate
+from cua_lab.run.folder import RunFolder
+from cua_lab.run.measure import in_words, measure
+from cua_lab.run.progress import Progress
+from cua_lab.run.setup import demonstrator_of, set_up
+
+RECIPE = """
+grpo: {groups: 4, group_size: 2}
+stages:
+  - name: clicks
+    tasks: {template: targets-click, args: {width: 96, height: 96}, vary: {level: [1, 2, 3]}}
+"""
+
+
+def setup_of(text=RECIPE, *overrides):
+    recipe = parse_recipe(text, overrides=overrides)
+    return set_up(recipe, recipe.stages[0])
+
+
+def test_variants_are_dealt_in_turn_and_a_group_has_one():
+    setup = setup_of()
+    steps = [setup.training_plans(step) for step in range(3)]
+    dealt = [{p.group: p.task.args["level"] for p in plans} for plans in steps]
+    assert [level for step in dealt for level in step.values()] == [1, 2, 3] * 4
+    for plans in steps:
+        starts = {(p.group, p.task.args["level"], p.task.args["seed"]) for p in plans}
+        assert len(starts) == 4
+
+
+def test_fresh_episodes_and_demonstrations_take_turns_too():
+    setup = setup_of()
+    levels = [plan.task.args["level"] for plan in setup.fresh_plans("eval", 5)]
+    assert levels == [1, 2, 3, 1, 2]
+    player = demonstrator_of(setup)
+    assert [player(i).messages for i in range(6)] == [player(i).messages for i in range(6)]
+
+
+def test_members_of_neighbouring_groups_alternate_so_that_a_browser_keeps_its_page():
+    """Eight browsers, eight groups: browser k plays group k, and never another page in a step."""
+    plans = setup_of().training_plans(0)
+    assert [plan.group[-1] for plan in plans] == ["0", "1", "2", "3"] * 2
+
+
+def test_a_stage_without_variants_deals_as_it_always_did():
+    text = RECIPE.replace(", vary: {level: [1, 2, 3]}", "")
+    plans = setup_of(text).training_plans(1)
+    assert [plan.id for plan in plans[:3]] == ["clicks-1-0-0", "clicks-1-0-1", "clicks-1-1-0"]
+    assert {plan.task.slug for plan in plans} == {"targets-click"}
+
+
+@pytest.mark.parametrize(
+    ("vary", "complaint"),
+    [
+        ("{level: 3}", "give a list of different values"),
+        ("{level: [2]}", "give a list of different values"),
+        ("{level: [1, 2, 1]}", "give a list of different values"),
+        ("{width: [96, 128]}", "fixed by args"),
+        ("{seed: [1, 2]}", "dealt by the run"),
+        ("{level: [1, 2], buttons: [2, 3]}", "vary takes one argument"),
+        ("{levle: [1, 2]}", "no argument 'levle'"),
+        ("{level: [1, hard]}", "argument 'level'"),
+        ("{turns: [1, 2]}", "same for every episode"),
+    ],
+)
+def test_what_cannot_vary_is_found_before_the_run(vary, complaint):
+    with pytest.raises(LabError, match=complaint):
+        setup_of(RECIPE.replace("{level: [1, 2, 3]}", vary))
+
+
+def test_a_page_that_no_expert_solves_is_found_before_the_run():
+    pytest.importorskip("miniwob")
+    text = """
+stages:
+  - name: pages
+    tasks:
+      package: cua_lab.envs.miniwob
+      template: miniwob
+      args: {width: 160, height: 210}
+      vary: {page: [click-test, chase-circle]}
+"""
+    with pytest.raises(LabError, match="no expert for 'chase-circle'"):
+        demonstrator_of(setup_of(text, "run.concurrency=8"))
+
+
+def test_variants_survive_in_the_folder_of_a_run(tmp_path):
+    recipe = parse_recipe(RECIPE)
+    assert parse_recipe(dump_recipe(recipe)) == recipe
+    progress = Progress()
+    progress.stage("clicks").before = measure(episodes(a=[1.0, -1.0], b=[1.0]))
+    folder = RunFolder.create(tmp_path / "run", resume=False)
+    progress.save(folder)
+    again = Progress.load(folder).stage("clicks").before
+    assert again.by_variant["a"] == Estimate(0.5, 0.5, 2)
+    assert again.by_variant["b"].mean == 1.0
+
+
+# ─── rewards below zero ───────────────────────────────────────────────
+
+
+def episodes(**rewards):
+    """Episodes by task; a reward above zero is a success, as MiniWoB++ has it."""
+    return [
+        Episode(f"{task}-{i}", "g", task, (), (), (), reward, "completed", success=reward > 0)
+        for task, values in rewards.items()
+        for i, reward in enumerate(values)
+    ]
+
+
+def test_success_is_measured_by_variant_where_there_are_some():
+    found = measure(episodes(a=[1.0, 1.0, -1.0, -1.0], b=[-1.0]))
+    assert found.reward.mean == pytest.approx(-0.2)
+    assert found.success.mean == pytest.approx(0.4)
+    assert found.by_variant["a"].mean == 0.5
+    assert measure(episodes(a=[1.0])).by_variant is None
+
+
+def test_where_rewards_may_be_negative_the_words_are_about_success():
+    """Half of a reward of -0.2 means nothing, and a policy that fails looks like one that looks."""
+    before = measure(episodes(a=[1.0] * 40 + [-1.0] * 60))
+    after = measure(episodes(a=[1.0] * 90 + [-1.0] * 10))
+    blind = {name: measure(episodes(a=[1.0] * 10 + [-1.0] * 90)) for name in ("shuffled", "blank")}
+    words = in_words(before, after, blind)
+    assert "success rate went from 0.400" in words
+    assert "to 0.900" in words
+    assert "It looks: the same policy gets 0.100" in words
+    seen = in_words(before, after, {"blank": after})
+    assert "does not read the screen" in seen
