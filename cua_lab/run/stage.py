@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from cua_lab.rollout.codec import TableCodec
     from cua_lab.rollout.sample import Sample
     from cua_lab.serving.engine import Engine
-    from cua_lab.training.trainer import GRPOTrainer
     from cua_lab.training.demos import Player
+    from cua_lab.training.trainer import GRPOTrainer
 
 PICTURED = 6
 """Episodes of each evaluation whose screenshots are kept for the film strips."""
@@ -49,8 +49,8 @@ class StageRun:
     engine: "Engine"
     worker: Worker
     codec: "TableCodec"
-    seen: list[tuple[bytes, ...]] = field(default_factory=list)
     demonstrator: "Player"
+    seen: list[tuple[bytes, ...]] = field(default_factory=list)
     """Screenshots of the last evaluation's episodes."""
 
     @classmethod
