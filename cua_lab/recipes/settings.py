@@ -205,6 +205,8 @@ class SftSettings:
     """Cool down and stop when this share of sampled episodes succeeds: GRPO needs failures too."""
     check_every: Count = 25
     """Steps between two looks at `stop_at`."""
+    check_from: Natural = 0
+    """No look before this step: each plays episodes, and at first all of them fail."""
     check_episodes: Count = 64
     player: dict[str, Any] = field(default_factory=dict)
     """Arguments of the scripted player, such as its noise."""

@@ -28,6 +28,7 @@ from cua_lab.run.tally import Tally
 if TYPE_CHECKING:
     from cua_lab.dataset.asking import Asking
     from cua_lab.policy.policy import Policy
+    from cua_lab.recipes.settings import SftSettings
     from cua_lab.rollout.codec import TableCodec
     from cua_lab.rollout.sample import Sample
     from cua_lab.serving.engine import Engine
@@ -121,8 +122,7 @@ class StageRun:
             for metrics in steps:
                 self.tally.add_seconds(sft=metrics.seconds)
                 self.tally.add_work(sft=metrics.sequence_tokens)
-                due = metrics.step % sft.check_every == 0 or metrics.step == sft.steps
-                check = await self._check(metrics.step) if due and sft.stop_at else None
+                check = await self._check(metrics.step) if _due(metrics.step, sft) else None
                 self._record_sft(metrics, check)
                 progress.update()
                 shown = {} if check is None else {"success": f"{check:.2f}"}
@@ -408,6 +408,13 @@ def episode_record(episode: Episode, frames: Sequence[str] = ()) -> dict[str, An
             for index, action in enumerate(episode.actions)
         ],
     }
+
+
+def _due(step: int, sft: "SftSettings") -> bool:
+    """Whether the warm-up looks after this step if it is time to stop."""
+    if sft.stop_at is None or step < sft.check_from:
+        return False
+    return step % sft.check_every == 0 or step == sft.steps
 
 
 def _warm_folder(folder: RunFolder, setup: Setup) -> Path:
