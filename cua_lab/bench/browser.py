@@ -25,11 +25,13 @@ from cua_lab.computer.tool import ComputerTool
 from cua_lab.desktop.chromium import ChromiumDesktop
 from cua_lab.desktop.pool import DesktopPool
 
-# Each key moves a bar to the next of eight places, in 250 ms: a frame half way is stale.
-ANIMATED = """data:text/html,<!doctype html><style>body{margin:0;overflow:hidden;background:white}
+# Each key moves a bar to the next of eight places: a frame half way is stale.
+PAGE = """data:text/html,<!doctype html><style>body{margin:0;overflow:hidden;background:white}
 %23bar{position:absolute;top:0;left:0;width:40px;height:100vh;background:rgb(255,0,0);
-transition:left 250ms ease-in-out}</style><div id=bar></div><script>let n=0;
+transition:left MOVINGms ease-in-out}</style><div id=bar></div><script>let n=0;
 addEventListener('keydown',()=>{n=(n+1)&7;bar.style.left=n*80+'px'})</script>"""
+AT_REST = "Promise.all(document.getAnimations().map(a => a.finished)).then(() => 0)"
+MOVING_MS = 250
 STATIC = "data:text/html,<!doctype html><h1>Nothing moves</h1>"
 PLACE = 80
 """Pixels between two places of the bar."""
@@ -40,10 +42,23 @@ class Settled:
     """One way to settle, on the animated page."""
 
     name: str
-    actions: int
-    stale: int
-    ms: float
-    """Median of an action: send, settle, screenshot."""
+    each_ms: tuple[float, ...]
+    """Of each action: send, settle, screenshot."""
+    each_stale: tuple[bool, ...]
+    """Whether its frame was."""
+
+    @property
+    def actions(self) -> int:
+        return len(self.each_ms)
+
+    @property
+    def stale(self) -> int:
+        return sum(self.each_stale)
+
+    @property
+    def ms(self) -> float:
+        """Median of an action."""
+        return median(self.each_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +90,18 @@ async def _tool(desktop: ChromiumDesktop, **config: Any) -> ComputerTool:
 
 
 async def settled(
-    desktop: ChromiumDesktop, name: str, settle: Settle, *, actions: int = 50
+    desktop: ChromiumDesktop,
+    name: str,
+    settle: Settle,
+    *,
+    actions: int = 50,
+    moving_ms: int = MOVING_MS,
 ) -> Settled:
-    """Press a key, look, and ask the page whether that is how it stays."""
-    await desktop.show(ANIMATED)
+    """Press a key, look, and see whether the bar is where it comes to rest, `moving_ms` later."""
+    await desktop.show(PAGE.replace("MOVING", str(moving_ms)))
     tool = await _tool(desktop, settle=settle)
     await tool.execute({"action": "screenshot"})
-    stale, times = 0, []
+    times, stale = [], []
     for index in range(actions):
         began = time.perf_counter()
         result = await tool.execute({"action": "press", "keys": ["x"]})
@@ -89,10 +109,11 @@ async def settled(
         left = (index + 1) % 8 * PLACE
         row = _pixels(result)[desktop.size[1] // 2]
         shown = np.flatnonzero((row == (255, 0, 0)).all(axis=1))
-        stale += shown.tolist() != list(range(left, left + 40))
-        await asyncio.sleep(0.3)  # the next action starts from rest, however bad this frame was
+        stale.append(shown.tolist() != list(range(left, left + 40)))
+        await desktop.evaluate(AT_REST)  # the next action starts there, however bad this frame was
+        await desktop.drawn()
     await tool.client.close()
-    return Settled(name, actions, stale, median(times) * 1000)
+    return Settled(name, tuple(s * 1000 for s in times), tuple(stale))
 
 
 async def settling(*, actions: int = 50) -> list[Settled]:
