@@ -192,17 +192,22 @@ def hud_telemetry() -> Check:
 
 
 def optional_parts() -> Iterator[Check]:
+    yield from real_browser()
+    yield _module("playwright", "browser", "tests in a real browser")
+    yield _module("peft", "sft", "LoRA")
+    yield _module("daytona", "scale", "HUD episodes on Daytona")
+    yield gpu()
+
+
+def real_browser() -> Iterator[Check]:
+    """What the envs `browser` and `miniwob` and their lesson need."""
     yield _program(
         "chromium", ("chromium", "chromium-browser", "google-chrome"), "the real browser"
     )
     yield _program(
         "Xvnc", ("Xtigervnc", "Xvnc"), "the real browser", package="tigervnc-standalone-server"
     )
-    yield _module("playwright", "browser", "tests in a real browser")
     yield _module("miniwob", "browser", "MiniWoB++ tasks")
-    yield _module("peft", "sft", "LoRA")
-    yield _module("daytona", "scale", "HUD episodes on Daytona")
-    yield gpu()
 
 
 def _program(name: str, candidates: tuple[str, ...], use: str, package: str = "") -> Check:

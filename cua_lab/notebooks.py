@@ -24,6 +24,8 @@ NOTEBOOKS = ROOT / "notebooks"
 SANITIZE = NOTEBOOKS / "sanitize.cfg"
 CELL_TIMEOUT_S = 600
 LONG_CELL_TIMEOUT_S = 1800
+REAL_BROWSER = ("08_real_browser",)
+"""Lessons that need Chromium, an X server and MiniWoB++; elsewhere they are not checked."""
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 LONG_TAG = "nbval-ignore-output"
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -158,6 +160,16 @@ def check(path: Path) -> bool:
     return False
 
 
+def missing_for(path: Path) -> str:
+    """What a lesson needs and this machine lacks, with the fix; empty where it can run."""
+    if path.stem not in REAL_BROWSER:
+        return ""
+    from cua_lab.doctor import real_browser
+
+    lacking = [check for check in real_browser() if check.status != "ok"]
+    return "; ".join(f"{check.name} is absent: {check.fix}" for check in lacking)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m cua_lab.notebooks", description=__doc__)
     parser.add_argument("action", choices=["store", "check"])
@@ -170,6 +182,10 @@ def main() -> int:
         if unknown:
             parser.error(f"no lesson named {', '.join(unknown)}; there are {', '.join(known)}")
         paths = [known[Path(name).stem] for name in arguments.names]
+    for path in paths:
+        if missing := missing_for(path):
+            print(f"{path.name} is left out: {missing}")
+    paths = [path for path in paths if not missing_for(path)]
     if arguments.action == "store":
         for path in paths:
             store(path)

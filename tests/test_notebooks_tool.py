@@ -55,3 +55,14 @@ def test_an_unknown_lesson_is_refused_with_the_known_ones(
     with pytest.raises(SystemExit):
         notebooks.main()
     assert "no lesson named 99_none" in capsys.readouterr().err
+
+
+def test_a_lesson_whose_browser_is_absent_is_left_out_with_the_fix(monkeypatch, capsys) -> None:
+    """A machine without Debian's packages checks the other lessons all the same."""
+    monkeypatch.setattr("cua_lab.doctor.shutil.which", lambda name: None)
+    monkeypatch.setattr("sys.argv", ["notebooks", "check", "08_real_browser"])
+    assert notebooks.main() == 0
+    said = capsys.readouterr().out
+    assert "08_real_browser.ipynb is left out: chromium is absent" in said
+    assert "apt-get install tigervnc-standalone-server" in said
+    assert notebooks.missing_for(notebooks.NOTEBOOKS / "00_start_here.ipynb") == ""

@@ -17,6 +17,8 @@ SPACE_UNITS = {"0-1000": 1000.0, "0-1": 1.0}
 
 WORDS = 80
 """Characters that are shown of an answer without a call."""
+SHOWN = str.maketrans({"\t": "⇥", "\n": "↵"})
+"""Keys in a text that a caption would swallow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def action_label(action: Mapping[str, Any]) -> str:
     if action.get("keys"):
         return f"{name} {key_summary([str(key) for key in action['keys']])}"
     if "text" in action:
-        return f"{name} “{action['text']}”"
+        return f"{name} “{str(action['text']).translate(SHOWN)}”"
     return name
 
 
