@@ -7,9 +7,11 @@ import sys
 import pytest
 import yaml
 
+from cua_lab.envs.chromium_desk import MOST_IN_PROCESS
 from cua_lab.errors import LabError
 from cua_lab.recipes import dump_recipe, load_recipe, parse_recipe, recipe_names
 from cua_lab.recipes.loader import FOLDER
+from cua_lab.run.setup import demonstrator_of, set_up
 
 MINIMAL = """
 stages:
@@ -20,15 +22,26 @@ stages:
 """
 
 
-def test_the_package_has_the_two_recipes_of_the_main_job():
-    assert {"smoke", "laptop"} <= set(recipe_names())
+def test_the_package_has_the_recipes_of_the_main_job():
+    assert set(recipe_names()) == {"smoke", "laptop", "miniwob", "browser-2048"}
     for name in ("smoke", "laptop"):
         recipe = load_recipe(name)
         assert recipe.name == name
         assert [stage.name for stage in recipe.stages] == ["click", "game"]
 
 
-@pytest.mark.parametrize("name", ["smoke", "laptop"])
+def test_on_a_real_browser_screens_settle_and_no_more_play_than_one_process_may():
+    pytest.importorskip("miniwob", reason="MiniWoB++ is not installed: pip install -e '.[browser]'")
+    for name in ("miniwob", "browser-2048"):
+        recipe = load_recipe(name)
+        assert recipe.run.concurrency == MOST_IN_PROCESS
+        for stage in recipe.stages:
+            assert stage.tool.quiet_ms >= 40
+            assert set(stage.eval.ablations) == {"shuffled", "blank", "random"}
+            assert demonstrator_of(set_up(recipe, stage))
+
+
+@pytest.mark.parametrize("name", ["smoke", "laptop", "miniwob", "browser-2048"])
 def test_what_a_recipe_resolves_to_loads_to_the_same(name):
     """A run keeps it as config.yaml: it must say everything, defaults included."""
     recipe = load_recipe(name, ["run.seed=7"])
@@ -37,7 +50,7 @@ def test_what_a_recipe_resolves_to_loads_to_the_same(name):
     assert yaml.safe_load(text)["stages"][0]["grpo"]["clip_high"] == 0.28
 
 
-@pytest.mark.parametrize("name", ["smoke", "laptop"])
+@pytest.mark.parametrize("name", ["smoke", "laptop", "miniwob", "browser-2048"])
 def test_a_recipe_says_why(name):
     """Annotated: at least every fifth line carries a reason."""
     lines = (FOLDER / f"{name}.yaml").read_text().splitlines()
@@ -135,11 +148,11 @@ def test_a_recipe_of_your_own_is_given_by_its_file(tmp_path):
     assert load_recipe(path).name == "mine"
     with pytest.raises(LabError, match="there is no file"):
         load_recipe(tmp_path / "other.yaml")
-    with pytest.raises(LabError, match=r"no recipe 'mine'; there are laptop"):
+    with pytest.raises(LabError, match=r"no recipe 'mine'; there are browser-2048, laptop"):
         load_recipe("mine")
 
 
-@pytest.mark.parametrize("name", ["smoke", "laptop"])
+@pytest.mark.parametrize("name", ["smoke", "laptop", "miniwob", "browser-2048"])
 def test_every_room_takes_its_settings(name):
     """A number that no room accepts would be found out in the middle of a run."""
     for stage in load_recipe(name).stages:

@@ -37,8 +37,27 @@ async def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def wait(work: Coroutine[Any, Any, T]) -> T:
-    """Do work on the background loop and block until it is done: for code without a loop."""
+    """Do work on the background loop and block until it is done: for code without a loop. Where a
+    task is blocked by it, and cancelled (Ctrl-C), so is the work."""
     if threading.current_thread().name == "desktops":
         work.close()
         raise RuntimeError("the background loop cannot wait for itself: await the work instead")
-    return asyncio.run_coroutine_threadsafe(work, loop()).result()
+    future = asyncio.run_coroutine_threadsafe(work, loop())
+    while True:
+        try:
+            return future.result(timeout=0.2)
+        except TimeoutError:
+            if future.done():  # the work's own
+                raise
+            if _cancelled():
+                future.cancel()
+                raise asyncio.CancelledError from None
+
+
+def _cancelled() -> bool:
+    """Whether the task that runs in this thread, if one does, is to end."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop here
+        return False
+    return task is not None and task.cancelling() > 0

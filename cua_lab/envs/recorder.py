@@ -8,7 +8,7 @@ which desktop played it or on what was recorded before.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,21 +40,41 @@ class Recorder:
         self._record, self._screen, self._page = record, screen, page
         self._demos: dict[int, Demo] = {}
 
+    @classmethod
+    def dealt(cls, recorders: "Sequence[Recorder]") -> "Recorder":
+        """One for several, each in turn; their desktops are the same."""
+        count = len(recorders)
+
+        async def record(desktop: "ChromiumDesktop", index: int) -> "Demo":
+            return await recorders[index % count]._record(desktop, index // count)
+
+        return cls(
+            record,
+            recorders[0]._screen,
+            page=lambda index: recorders[index % count]._page(index // count),
+        )
+
     def __call__(self, index: int) -> "Demo":
         from cua_lab.desktop import background
 
         if index not in self._demos:
             first = index - index % BLOCK
-            background.wait(self._record_all(range(first, first + BLOCK)))
+            background.wait(self._record_all(range(first, first + BLOCK), lambda: None))
         return self._demos[index]
 
-    async def _record_all(self, indices: range) -> None:
-        """On the background loop, which the caller waits for: browsers need no other."""
+    async def fill(self, count: int, on_demo: Callable[[], None]) -> None:
+        """Record the first `count` demos now; `on_demo` is called after each."""
+        from cua_lab.desktop import background
+
+        await background.run(self._record_all(range(count), on_demo))
+
+    async def _record_all(self, indices: range, on_demo: Callable[[], None]) -> None:
+        """On the background loop: browsers need no other."""
         from cua_lab.desktop.pool import shared_pool
 
         (width, height), scale = self._screen
         pool = shared_pool(width, height, scale=scale)
-        waiting = list(reversed(indices))
+        waiting = [index for index in reversed(indices) if index not in self._demos]
 
         async def work() -> None:
             while waiting:
@@ -62,6 +82,7 @@ class Recorder:
                 page = self._page(index)
                 async with pool.lend(page, keep=page is not None) as desktop:
                     self._demos[index] = await self._record(desktop, index)
+                on_demo()
 
         try:
             async with asyncio.TaskGroup() as group:

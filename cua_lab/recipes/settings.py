@@ -75,6 +75,9 @@ class PolicySettings:
     grid_side: Count = 8
     """Side of the grid of vision positions: screen pixels / 16."""
     init_std: Annotated[float, Range(1e-3, 1)] = 0.08
+    patch_std: Annotated[float, Range(1e-3, 1)] = 0.01
+    """How loud pixels are at first: pages of white, grey and thin lines differ from each other a
+    third as much as screens with red buttons, and want 0.05."""
 
     def shape(self) -> "Shape":
         """The same as the policy room's dataclass."""
@@ -87,6 +90,7 @@ class PolicySettings:
             vision_depth=self.vision_depth,
             grid_side=self.grid_side,
             init_std=self.init_std,
+            patch_std=self.patch_std,
         )
 
 

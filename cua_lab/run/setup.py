@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.envs.recorder import Recorder
 from cua_lab.errors import LabError
 from cua_lab.recipes import Recipe, Stage
 from cua_lab.rollout.seeds import derive_seed
@@ -204,6 +205,8 @@ def demonstrator_of(setup: Setup) -> "Player":
     ]
     if len(each) == 1:
         return each[0]
+    if all(isinstance(player, Recorder) for player in each):
+        return Recorder.dealt(each)
     return lambda index: each[index % len(each)](index // len(each))
 
 

@@ -15,6 +15,7 @@ from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.envs.recorder import Recorder
 from cua_lab.rollout.ablation import blank, screens_of
 from cua_lab.rollout.episode import Episode
 from cua_lab.rollout.seeds import derive_seed
@@ -117,6 +118,7 @@ class StageRun:
 
         stage, sft = self.setup.stage, self.setup.stage.sft
         config = sft.config(derive_seed(self.setup.seed, stage.name, "sft"))
+        await self._record_demonstrations()
         with bar(f"{stage.name}: warm-up", sft.steps, "step") as progress:
             steps = sft_steps(self.policy, self.demonstrator, config)
             for metrics in steps:
@@ -135,6 +137,15 @@ class StageRun:
         self._asking().save(_warm_folder(self.folder, self.setup))
         self.state.warm = True
         self._save()
+
+    async def _record_demonstrations(self) -> None:
+        """On a real browser they take minutes, which should be seen."""
+        if not isinstance(self.demonstrator, Recorder):
+            return
+        started, count = perf_counter(), self.setup.stage.sft.demonstrations
+        with bar(f"{self.setup.stage.name}: demonstrations", count, "episode") as progress:
+            await self.demonstrator.fill(count, progress.update)
+        self.tally.add_seconds(sft=perf_counter() - started)
 
     async def _check(self, step: int) -> float | None:
         """The success rate now, on episodes of their own."""
