@@ -18,6 +18,28 @@ config = ToolConfig(coordinate_space="0-1000", pace_ms=0)
 bench = await Bench.open(Todo(320, 320, count=2, seed=2), config)
 await live_screen(bench, watch=("focus", "text"))"""
 
+FOLLOWING = """\
+import asyncio
+
+from cua_lab.computer.bench import Bench
+from cua_lab.computer.config import ToolConfig
+from cua_lab.desktop.apps import Game2048
+from cua_lab.viz.live import live_screen
+
+bench = await Bench.open(Game2048(256, 256, seed=1))
+
+
+async def somebody_else():
+    other = await Bench.on(bench.url, ToolConfig(pace_ms=0))
+    while True:
+        for key in ("left", "down", "right", "up"):
+            await other.call({"action": "press", "keys": [key]})
+            await asyncio.sleep(0.2)
+
+
+playing = asyncio.create_task(somebody_else())
+await live_screen(bench, follow=True)"""
+
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory, browser):
@@ -25,6 +47,7 @@ def lab(tmp_path_factory, browser):
 
     folder = tmp_path_factory.mktemp("notebooks")
     (folder / "live.ipynb").write_text(json.dumps(notebook(CODE)))
+    (folder / "following.ipynb").write_text(json.dumps(notebook(FOLLOWING)))
     with JupyterLab(folder, tmp_path_factory.mktemp("lab")) as server:
         yield server
 
@@ -77,3 +100,19 @@ def test_whatever_takes_the_focus_keeps_its_keys_from_jupyterlab(page, lab):
         ).map((node) => node.outerHTML.slice(0, 80))"""
     )
     assert unprotected == []
+
+
+def test_a_screen_that_follows_moves_by_itself(page, lab, artefacts):
+    """Frames reach the browser while no cell runs and nobody touches the widget."""
+    page.set_default_timeout(PATIENCE_MS)
+    lab.open_notebook(page, "following.ipynb")
+    lab.run_all(page)
+    page.wait_for_selector(".cua-live .ll-screen")
+    first = page.locator(".ll-screen").get_attribute("src")
+    page.wait_for_function(
+        "() => Number(document.querySelector('.ll-light').textContent.match(/[0-9]+/)) >= 5"
+    )
+    assert page.locator(".ll-screen").get_attribute("src") != first
+    assert page.locator(".ll-light").is_visible()
+    assert "screenshot" in page.locator(".ll-sent").inner_text(), "this bench sent nothing else"
+    page.screenshot(path=artefacts / "following.png")

@@ -21,7 +21,7 @@ function render({ model, el }) {
   picture.style.width = `${model.get("size")[0] * scale}px`;
   const cross = make("div", { className: "ll-cross" });
   const light = make("div", { className: "ll-light" });
-  const stage = make("div", { className: "ll-stage" }, picture, cross, light);
+  const stage = make("div", { className: "ll-stage" }, picture, cross);
 
   const slider = (name, max) => {
     const input = make("input", { type: "range", min: 0, max, step: whole ? 1 : 0.001, value: max / 2 });
@@ -101,7 +101,7 @@ function render({ model, el }) {
     light.textContent = `live · frame ${model.get("frames")}`;
   };
   for (const name of ["frame", "sent", "said", "error", "state", "following", "frames"]) model.on(`change:${name}`, show);
-  root.append(stage, controls);
+  root.append(make("div", {}, stage, light), controls);
   el.append(root);
   aim();
   show();
