@@ -277,6 +277,8 @@ def _show_tasks(report: "TaskReport") -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from cua_lab.run.evaluate import in_words
+
     table = Table("", "success", "95%", "reward", "failed")
     for name, result in [("all", report.overall), *report.by_task.items()]:
         rate, reward = result.success, result.reward
@@ -284,7 +286,7 @@ def _show_tasks(report: "TaskReport") -> None:
             name,
             "-" if rate is None or rate.rate is None else f"{rate.rate:.1%}",
             "-" if rate is None or rate.low is None else f"{rate.low:.1%} - {rate.high:.1%}",
-            "-" if reward is None else f"{reward.mean:.3f} ± {reward.se:.3f}",
+            in_words(reward),
             str(result.failed),
         )
     Console().print(table)

@@ -9,6 +9,7 @@ request) is counted as `failed` and enters no rate.
 
 import base64
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
@@ -132,11 +133,18 @@ def _table_row(name: str, result: TaskResult) -> str:
     rate, reward, valid = result.success, result.reward, result.valid_tool_calls
     success = "-" if rate is None or rate.rate is None else f"{rate.rate:.1%}"
     interval = "-" if rate is None or rate.low is None else f"{rate.low:.1%} - {rate.high:.1%}"
-    mean = "-" if reward is None else f"{reward.mean:.3f} ± {reward.se:.3f}"
+    mean = in_words(reward)
     calls = "-" if valid is None else f"{valid.mean:.1%}"
     cells = (success, interval, mean, calls, str(result.failed))
     numbers = "".join(f"<td class='n'>{cell}</td>" for cell in cells)
     return f"<tr><td>{escape(name)}</td>{numbers}</tr>"
+
+
+def in_words(reward: Estimate | None) -> str:
+    """The mean with its standard error, which one episode has not."""
+    if reward is None:
+        return "-"
+    return f"{reward.mean:.3f}" + ("" if math.isnan(reward.se) else f" ± {reward.se:.3f}")
 
 
 def _strip(episode: Episode, space: str) -> str:

@@ -109,4 +109,5 @@ def test_any_server_is_measured_on_a_real_browser_as_a_user_types_it(tmp_path, m
     html = Path(tmp_path, "eval.html").read_text()
     assert html.count("data:image/png;base64,") == 2
     assert "50.0%" in html
+    assert "nan" not in result.output + html.split("<h2>")[0]
     assert "50.0%" in result.output
