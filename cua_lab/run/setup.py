@@ -62,6 +62,16 @@ class Setup:
             slug=variant.name,
         )
 
+    def _turns(self, count: int) -> list[int]:
+        """The variant of each of `count` plans: as many of each, and the plans of one slot, which
+        are every `concurrency`-th, change it once at most, for a browser keeps its page."""
+        slots = min(self.recipe.run.concurrency, count)
+        by_slot = sorted(range(count), key=lambda index: index % slots)
+        turns = [0] * count
+        for place, index in enumerate(by_slot):
+            turns[index] = place * len(self.variants) // count
+        return turns
+
     def training_plans(self, step: int) -> list[Plan]:
         """The episodes of one GRPO step: `groups` start states, `group_size` episodes each."""
         name, grpo = self.stage.name, self.stage.grpo
@@ -83,9 +93,10 @@ class Setup:
     def fresh_plans(self, purpose: str, count: int) -> list[Plan]:
         """Episodes that training never sees; the same ones for the same purpose."""
         name = self.stage.name
+        turns = self._turns(count)
         return [
             Plan(
-                task=self.task(derive_seed(self.seed, name, purpose, index), index),
+                task=self.task(derive_seed(self.seed, name, purpose, index), turns[index]),
                 id=f"{name}-{purpose}-{index}",
                 group=f"{name}-{purpose}-{index}",
                 seed=derive_seed(self.seed, name, purpose, "episode", index),

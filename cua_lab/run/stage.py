@@ -403,6 +403,7 @@ class StageRun:
 def episode_record(episode: Episode, frames: Sequence[str] = ()) -> dict[str, Any]:
     """An episode as a line of `episodes.jsonl`; `frames` are pictures of what each turn saw."""
     return {
+        "variant": episode.task,
         "group": episode.group,
         "episode": episode.id,
         "reward": episode.reward,

@@ -1,5 +1,7 @@
 """One policy for several tasks: how they are dealt, checked, measured and told of."""
 
+from itertools import pairwise
+
 import pytest
 
 from cua_lab.errors import LabError
@@ -35,9 +37,13 @@ def test_variants_are_dealt_in_turn_and_a_group_has_one():
 
 
 def test_fresh_episodes_and_demonstrations_take_turns_too():
-    setup = setup_of()
-    levels = [plan.task.args["level"] for plan in setup.fresh_plans("eval", 5)]
-    assert levels == [1, 2, 3, 1, 2]
+    setup = setup_of(RECIPE, "run.concurrency=4")
+    levels = [plan.task.args["level"] for plan in setup.fresh_plans("eval", 24)]
+    assert [levels.count(level) for level in (1, 2, 3)] == [8, 8, 8]
+    changes = [
+        sum(a != b for a, b in pairwise(levels[slot::4])) for slot in range(4)
+    ]  # of the page in a browser
+    assert changes == [0, 1, 1, 0]
     player = demonstrator_of(setup)
     assert [player(i).messages for i in range(6)] == [player(i).messages for i in range(6)]
 
