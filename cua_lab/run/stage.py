@@ -365,8 +365,12 @@ class StageRun:
     def _record_episodes(
         self, episodes: Sequence[Episode], phase: str, step: int | None, *, pictured: int = 0
     ) -> None:
-        for index, episode in enumerate(episodes):
-            frames = self._save_frames(episode, phase) if index < pictured else []
+        left = dict.fromkeys(
+            (variant.name for variant in self.setup.variants), pictured // len(self.setup.variants)
+        )
+        for episode in episodes:
+            left[episode.task] -= 1
+            frames = self._save_frames(episode, phase) if left[episode.task] >= 0 else []
             self.folder.append(
                 "episodes.jsonl", self._record(phase, step) | episode_record(episode, frames)
             )
