@@ -14,10 +14,11 @@ from time import perf_counter
 from typing import Any
 
 from cua_lab.recipes import Recipe, dump_recipe
+from cua_lab.run.ahead import Ahead
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import in_words
 from cua_lab.run.progress import Progress
-from cua_lab.run.setup import demonstrator_of, set_up
+from cua_lab.run.setup import Setup, demonstrator_of, set_up
 from cua_lab.run.stage import StageRun
 
 PACKAGES = ("cua-lab", "hud", "torch", "transformers", "tokenizers", "numpy", "asyncvnc")
@@ -36,8 +37,12 @@ async def run_recipe(recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
     drop_unfinished(folder, progress)
     started, earlier = perf_counter(), progress.seconds
     try:
-        for setup in setups:
-            await StageRun.open(setup, folder, progress).run()
+        with Ahead(folder) as ahead:
+            for setup, following in zip(setups, [*setups[1:], None], strict=True):
+                await ahead.adopt(setup, progress)
+                if following is not None and _warm_ahead(recipe, following, progress):
+                    ahead.start(following)
+                await StageRun.open(setup, folder, progress).run()
     finally:
         progress.seconds = earlier + perf_counter() - started
         progress.save(folder)
@@ -47,6 +52,10 @@ async def run_recipe(recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
 
     write_report(folder.path)
     return summary
+
+
+def _warm_ahead(recipe: Recipe, setup: Setup, progress: Progress) -> bool:
+    return recipe.run.warm_ahead and not progress.stage(setup.stage.name).warm
 
 
 def drop_unfinished(folder: RunFolder, progress: Progress) -> None:
@@ -84,7 +93,7 @@ def summarise(recipe: Recipe, progress: Progress) -> dict[str, Any]:
         "tokens": tally.tokens,
         "seconds": tally.seconds | {"total": progress.seconds},
         "tokens_per_s": tally.rates(),
-        "peak_rss_gib": peak_rss_gib(),
+        "peak_rss_gib": max(peak_rss_gib(), tally.memory_gib or 0.0),
     }
 
 

@@ -96,7 +96,7 @@ class StageRun:
         """Play what is left of the stage."""
         try:
             if not self.state.warm:
-                await self._warm_up()
+                await self.warm_up()
             if self.state.before is None:
                 self.state.before = await self._measure("eval_before")
                 self._save()
@@ -113,7 +113,8 @@ class StageRun:
 
     # ─── warm-up ──────────────────────────────────────────────────────
 
-    async def _warm_up(self) -> None:
+    async def warm_up(self) -> None:
+        """Learn from demonstrations, and save the policy that did."""
         from cua_lab.training.sft import sft_steps
 
         stage, sft = self.setup.stage, self.setup.stage.sft

@@ -32,6 +32,8 @@ class Tally:
     """Tokens by part, for the rates: sft, prefill, decode, train."""
     logprob_gap_max: float | None = None
     first_ratio_max_error: float | None = None
+    memory_gib: float | None = None
+    """Of several processes at once, at most: the sum of what each held at its peak."""
 
     def add_episodes(self, episodes: Iterable[Episode]) -> None:
         _add(self.episodes, Counter(episode.status for episode in episodes))
@@ -54,6 +56,9 @@ class Tally:
 
     def add_work(self, **parts: int) -> None:
         _add(self.work, parts)
+
+    def add_memory(self, gib: float) -> None:
+        self.memory_gib = _largest(self.memory_gib, gib)
 
     def record(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,0 +1,135 @@
+"""The next stage's warm-up, in a process of its own while this stage trains.
+
+    start ──▶ child: the warm-up alone, into <run>/ahead/<stage>/ ──▶ adopt ──▶ <run>/
+
+A warm-up needs nothing of the stages before it, and a stage leaves one of two cores half idle.
+Invariant: what is adopted is what the parent would have written itself, byte for byte but for the
+times. A child that fails leaves nothing: the parent does that warm-up itself, and shows the error.
+It ends with its parent, however that ends.
+"""
+
+import asyncio
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from cua_lab.run.folder import RunFolder
+from cua_lab.run.progress import Progress, bar
+from cua_lab.run.setup import Setup
+
+FOLDER = "ahead"
+FILES = ("metrics.jsonl", "timings.jsonl")
+"""Where a warm-up writes its records."""
+LOOK_S = 0.2
+
+
+class Ahead:
+    """At most one child; a context manager that ends it."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "Ahead":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            self._child = None
+
+    def start(self, setup: Setup) -> None:
+        """Begin the warm-up of a stage; one that an earlier sitting has finished is kept."""
+        name = setup.stage.name
+        if Progress.load(self._of(name)).stage(name).warm:
+            return
+        shutil.rmtree(self._of(name).path, ignore_errors=True)
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(self._folder.path), name],
+            stdin=subprocess.PIPE,  # its end is the child's
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "TQDM_DISABLE": "1"},
+            start_new_session=True,  # Ctrl-C is the parent's business
+        )
+
+    async def adopt(self, setup: Setup, progress: Progress) -> None:
+        """Wait for the stage's child, if there is one, and take over what it has done."""
+        name = setup.stage.name
+        await self._wait(setup)
+        theirs = self._of(name)
+        found = Progress.load(theirs)
+        if not found.stage(name).warm or progress.stage(name).warm:
+            return
+        for file in FILES:
+            with (self._folder.path / file).open("a", encoding="utf-8") as ours:
+                ours.write((theirs.path / file).read_text(encoding="utf-8"))
+        target = self._folder.checkpoints / name / "warm-up"
+        shutil.rmtree(target, ignore_errors=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (theirs.checkpoints / name / "warm-up").rename(target)
+        progress.tally.add_seconds(**found.tally.seconds)
+        progress.tally.add_work(**found.tally.work)
+        progress.tally.add_memory(_gib(resource.RUSAGE_SELF) + _gib(resource.RUSAGE_CHILDREN))
+        progress.stage(name).warm = True
+        progress.save(self._folder)
+        shutil.rmtree(self._folder.path / FOLDER)
+
+    async def _wait(self, setup: Setup) -> None:
+        if self._child is None:
+            return
+        name, steps = setup.stage.name, setup.stage.sft.steps
+        records = self._of(name).path / "metrics.jsonl"
+        with bar(f"{name}: warm-up", steps, "step") as progress:
+            while self._child.poll() is None:
+                done = records.read_bytes().count(b"\n") if records.exists() else 0
+                progress.update(done - progress.n)
+                await asyncio.sleep(LOOK_S)
+        self._child = None
+
+    def _of(self, name: str) -> RunFolder:
+        return RunFolder(self._folder.path / FOLDER / name)
+
+
+def _gib(who: int) -> float:
+    """The largest resident size of this process, or of its largest child that has ended."""
+    peak = resource.getrusage(who).ru_maxrss
+    return peak / (2**30 if sys.platform == "darwin" else 2**20)
+
+
+def end_with_parent() -> None:
+    """The parent holds the other end of this process's input."""
+
+    def wait() -> None:
+        sys.stdin.buffer.read()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def warm_up(path: Path, name: str) -> None:
+    """The child: the warm-up of one stage of the run in `path`."""
+    import torch
+
+    from cua_lab.recipes import load_recipe
+    from cua_lab.run.setup import set_up
+    from cua_lab.run.stage import StageRun
+
+    recipe = load_recipe(path / "config.yaml")
+    torch.set_num_threads(recipe.run.threads)
+    folder = RunFolder.create(path / FOLDER / name, resume=False)
+    run = StageRun.open(set_up(recipe, recipe.stage(name)), folder, Progress())
+    try:
+        asyncio.run(run.warm_up())
+    finally:
+        run.engine.close()
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    warm_up(Path(sys.argv[1]), sys.argv[2])
