@@ -8,6 +8,7 @@
     report.html     self-contained
     checkpoint/     one folder a stage: safetensors, optimizer, RNG, step
     progress.json   which stage and phase are done, for `--resume`
+    ahead/          the next stage's warm-up while it is made (`run.warm_ahead`); then it is gone
 
 Invariant: a line is complete or absent (one `write` a line, flushed), and every whole file is
 written beside its place and renamed into it, so an interrupted run never leaves half a file.
