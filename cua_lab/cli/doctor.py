@@ -29,6 +29,6 @@ def doctor() -> None:
         typer.secho(f"not ready: {', '.join(failed)}", fg="red")
         raise typer.Exit(1)
     typer.secho(
-        "ready: `cua-lab smoke` takes under a minute, `make run` eight to ten",
+        "ready: `cua-lab smoke` takes under a minute, `make run` eight to ten minutes",
         fg="green",
     )
