@@ -18,6 +18,7 @@ import threading
 from pathlib import Path
 
 from cua_lab.run.folder import RunFolder
+from cua_lab.run.memory import peak_rss_gib
 from cua_lab.run.progress import Progress, bar
 from cua_lab.run.setup import Setup
 
@@ -69,13 +70,13 @@ class Ahead:
         for file in FILES:
             with (self._folder.path / file).open("a", encoding="utf-8") as ours:
                 ours.write((theirs.path / file).read_text(encoding="utf-8"))
-        target = self._folder.checkpoints / name / "warm-up"
+        target = self._folder.warm_up(name)
         shutil.rmtree(target, ignore_errors=True)
         target.parent.mkdir(parents=True, exist_ok=True)
-        (theirs.checkpoints / name / "warm-up").rename(target)
+        theirs.warm_up(name).rename(target)
         progress.tally.add_seconds(**found.tally.seconds)
         progress.tally.add_work(**found.tally.work)
-        progress.tally.add_memory(_gib(resource.RUSAGE_SELF) + _gib(resource.RUSAGE_CHILDREN))
+        progress.tally.add_memory(peak_rss_gib() + peak_rss_gib(resource.RUSAGE_CHILDREN))
         progress.stage(name).warm = True
         progress.save(self._folder)
         shutil.rmtree(self._folder.path / FOLDER)
@@ -94,12 +95,6 @@ class Ahead:
 
     def _of(self, name: str) -> RunFolder:
         return RunFolder(self._folder.path / FOLDER / name)
-
-
-def _gib(who: int) -> float:
-    """The largest resident size of this process, or of its largest child that has ended."""
-    peak = resource.getrusage(who).ru_maxrss
-    return peak / (2**30 if sys.platform == "darwin" else 2**20)
 
 
 def end_with_parent() -> None:

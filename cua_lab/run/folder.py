@@ -54,6 +54,10 @@ class RunFolder:
     def checkpoints(self) -> Path:
         return self.path / "checkpoint"
 
+    def warm_up(self, stage: str) -> Path:
+        """The checkpoint of a stage after its warm-up."""
+        return self.checkpoints / stage / "warm-up"
+
     def write(self, name: str, text: str) -> None:
         """Replace a whole file at once."""
         target = self.path / name

@@ -7,8 +7,6 @@ alike. Invariant: cancelling it at any point leaves a folder that `resume=True` 
 """
 
 import platform
-import resource
-import sys
 from importlib import metadata
 from time import perf_counter
 from typing import Any
@@ -17,6 +15,7 @@ from cua_lab.recipes import Recipe, dump_recipe
 from cua_lab.run.ahead import Ahead
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import in_words
+from cua_lab.run.memory import peak_rss_gib
 from cua_lab.run.progress import Progress
 from cua_lab.run.setup import Setup, demonstrator_of, set_up
 from cua_lab.run.stage import StageRun
@@ -146,9 +145,3 @@ def _cpu() -> str:
         return names[0] if names else platform.processor() or "unknown"
     except OSError:
         return platform.processor() or "unknown"
-
-
-def peak_rss_gib() -> float:
-    """The largest resident size of this process so far; Linux counts KiB, macOS bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**30 if sys.platform == "darwin" else 2**20)

@@ -191,7 +191,8 @@ def _record(recipe: SftRecipe, metrics: "SftMetrics") -> dict[str, Any]:
 
 
 def _summary(recipe: SftRecipe, trainer: "Finetune", file: Path, seconds: float) -> dict[str, Any]:
-    from cua_lab.run.job import machine, peak_rss_gib, versions
+    from cua_lab.run.job import machine, versions
+    from cua_lab.run.memory import peak_rss_gib
 
     return {
         "recipe": recipe.name,

@@ -62,7 +62,7 @@ class StageRun:
         from cua_lab.rollout.codec import codec_from_tokenizer
         from cua_lab.serving.engine import Engine
 
-        warm = _warm_folder(folder, setup)
+        warm = folder.warm_up(setup.stage.name)
         state = progress.stage(setup.stage.name)
         demonstrator = demonstrator_of(setup)
         policy = load_policy(warm) if state.warm else new_policy(setup, demonstrator)
@@ -134,8 +134,9 @@ class StageRun:
                     steps.cool_down()
                 await asyncio.sleep(0)  # where a Ctrl-C gets in
         self.engine.weights_updated(f"{stage.name}-0")
-        self.policy.save(_warm_folder(self.folder, self.setup))
-        self._asking().save(_warm_folder(self.folder, self.setup))
+        warm = self.folder.warm_up(stage.name)
+        self.policy.save(warm)
+        self._asking().save(warm)
         self.state.warm = True
         self._save()
 
@@ -432,10 +433,6 @@ def _due(step: int, sft: "SftSettings") -> bool:
     if sft.stop_at is None or step < sft.check_from:
         return False
     return step % sft.check_every == 0 or step == sft.steps
-
-
-def _warm_folder(folder: RunFolder, setup: Setup) -> Path:
-    return folder.checkpoints / setup.stage.name / "warm-up"
 
 
 def _reward(samples: "Sequence[Sample]") -> Callable[[int], float]:

@@ -1,0 +1,11 @@
+"""How much memory a run held; one place knows in which unit the system counts."""
+
+import resource
+import sys
+
+
+def peak_rss_gib(who: int = resource.RUSAGE_SELF) -> float:
+    """The largest resident size of this process so far, or of its largest ended child
+    (`RUSAGE_CHILDREN`); Linux counts KiB, macOS bytes."""
+    peak = resource.getrusage(who).ru_maxrss
+    return peak / (2**30 if sys.platform == "darwin" else 2**20)
