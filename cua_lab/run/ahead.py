@@ -9,6 +9,7 @@ It ends with its parent, however that ends.
 """
 
 import asyncio
+import contextlib
 import os
 import resource
 import shutil
@@ -66,6 +67,7 @@ class Ahead:
         theirs = self._of(name)
         found = Progress.load(theirs)
         if not found.stage(name).warm or progress.stage(name).warm:
+            self._clear(name)
             return
         for file in FILES:
             with (self._folder.path / file).open("a", encoding="utf-8") as ours:
@@ -79,7 +81,7 @@ class Ahead:
         progress.tally.add_memory(peak_rss_gib() + peak_rss_gib(resource.RUSAGE_CHILDREN))
         progress.stage(name).warm = True
         progress.save(self._folder)
-        shutil.rmtree(self._folder.path / FOLDER)
+        self._clear(name)
 
     async def _wait(self, setup: Setup) -> None:
         if self._child is None:
@@ -92,6 +94,11 @@ class Ahead:
                 progress.update(done - progress.n)
                 await asyncio.sleep(LOOK_S)
         self._child = None
+
+    def _clear(self, name: str) -> None:
+        shutil.rmtree(self._of(name).path, ignore_errors=True)
+        with contextlib.suppress(OSError):  # not there, or not empty
+            (self._folder.path / FOLDER).rmdir()
 
     def _of(self, name: str) -> RunFolder:
         return RunFolder(self._folder.path / FOLDER / name)

@@ -47,9 +47,12 @@ def test_a_child_that_fails_leaves_the_warm_up_to_its_parent(
     progress = Progress()
     with Ahead(folder) as warmer:
         warmer.start(setup)
+        begun = RunFolder.create(folder.path / FOLDER / setup.stage.name, resume=False)
+        begun.append("metrics.jsonl", {"step": 1})
         asyncio.run(warmer.adopt(setup, progress))
     assert not progress.stage(setup.stage.name).warm
     assert not (folder.path / "metrics.jsonl").exists()
+    assert not (folder.path / FOLDER).exists(), "what it had begun is gone"
 
 
 def test_leaving_ends_the_child_and_a_finished_one_is_kept_for_the_next_sitting(
