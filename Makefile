@@ -35,10 +35,10 @@ lint: $(VENV)/.test  ## ruff (notebooks too) and mypy
 	$(BIN)/mypy
 
 notebooks: $(VENV)/.test  ## re-execute the notebooks and store their outputs
-	$(BIN)/python -m cua_lab.notebooks store
+	$(BIN)/python -m cua_lab.lessons.notebooks store
 
 notebooks-check: $(VENV)/.test  ## fail where a stored output is not what a run gives
-	$(BIN)/python -m cua_lab.notebooks check
+	$(BIN)/python -m cua_lab.lessons.notebooks check
 
 # The browser tests want Debian's Chromium and X server. They are installed only in CI as root;
 # elsewhere the tests that need them say so and are skipped.

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from cua_lab.notebooks import NOTEBOOKS, missing_for, set_environment
+from cua_lab.lessons.notebooks import NOTEBOOKS, missing_for, set_environment
 
 set_environment()
 os.environ["CUA_LAB_LESSON_RECIPE"] = "smoke"

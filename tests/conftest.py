@@ -6,7 +6,7 @@ import shutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-from cua_lab.notebooks import set_environment
+from cua_lab.lessons.notebooks import set_environment
 
 set_environment()
 os.environ["CUA_LAB_LESSON_RECIPE"] = "smoke"

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from cua_lab.dataset.sample import write_samples
+from cua_lab.dataset.grounding import write_samples
 from cua_lab.dataset.synthetic import targets_samples
-from cua_lab.recipes.sft import SftRecipe, parse_sft_recipe
+from cua_lab.recipes.sft_recipe import SftRecipe, parse_sft_recipe
 from cua_lab.run.sft_job import prepare
 
 SIZE = (96, 96)

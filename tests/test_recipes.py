@@ -7,11 +7,11 @@ import sys
 import pytest
 import yaml
 
-from cua_lab.envs.chromium_desk import MOST_IN_PROCESS
+from cua_lab.envs.browser_screen import MOST_IN_PROCESS
 from cua_lab.errors import LabError
 from cua_lab.recipes import dump_recipe, load_recipe, parse_recipe, recipe_names
 from cua_lab.recipes.loader import FOLDER
-from cua_lab.run.setup import demonstrator_of, set_up
+from cua_lab.run.stage_context import build_stage, demonstrator_of
 
 MINIMAL = """
 stages:
@@ -38,7 +38,7 @@ def test_on_a_real_browser_screens_settle_and_no_more_play_than_one_process_may(
         for stage in recipe.stages:
             assert stage.tool.quiet_ms >= 40
             assert set(stage.eval.ablations) == {"shuffled", "blank", "random"}
-            assert demonstrator_of(set_up(recipe, stage))
+            assert demonstrator_of(build_stage(recipe, stage))
 
 
 @pytest.mark.parametrize("name", ["smoke", "laptop", "miniwob", "browser-2048"])

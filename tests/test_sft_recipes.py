@@ -9,7 +9,7 @@ import pytest
 from cua_lab.errors import LabError
 from cua_lab.recipes import load_recipe, recipe_names
 from cua_lab.recipes.loader import FOLDER
-from cua_lab.recipes.sft import (
+from cua_lab.recipes.sft_recipe import (
     dump_sft_recipe,
     load_sft_recipe,
     parse_sft_recipe,
@@ -78,7 +78,7 @@ def test_a_recipe_of_your_own_is_given_by_its_file(tmp_path):
 
 
 def test_loading_a_recipe_imports_nothing_heavy():
-    code = "import sys; from cua_lab.recipes.sft import load_sft_recipe;"
+    code = "import sys; from cua_lab.recipes.sft_recipe import load_sft_recipe;"
     code += "load_sft_recipe('sft-targets');"
     code += "print([m for m in ('torch', 'transformers', 'hud', 'numpy') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import asyncvnc
 from hud.capabilities import Capability, RFBClient
 
-from cua_lab.desktop import process
+from cua_lab.desktop import same_process as process
 
 if TYPE_CHECKING:
     from hud.clients import HudClient
@@ -72,5 +72,5 @@ def _address(client: HudClient) -> Capability:
     screens = [cap for cap in bindings if cap.protocol == RFBClient.protocol]
     if not screens:
         raise DeadScreen("the env publishes no rfb/3.8 capability: there is no screen to look at")
-    here = screens[0].params.get(process.PARAM) == process.TOKEN
+    here = screens[0].params.get(process.PARAM) == process.PROCESS_ID
     return screens[0] if here else client.binding(screens[0].name)

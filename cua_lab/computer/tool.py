@@ -25,7 +25,7 @@ from PIL import Image
 
 from cua_lab.computer.config import ToolConfig
 from cua_lab.computer.coordinates import View
-from cua_lab.computer.frames import Watch, read_frame
+from cua_lab.computer.framebuffer import Watch, read_frame
 from cua_lab.computer.keys import SHIFT, UNICODE_KEYSYM, Chord
 from cua_lab.computer.schema import (
     CLICKS,

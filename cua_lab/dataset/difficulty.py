@@ -20,9 +20,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from cua_lab.dataset.grounding import GroundingSample
 from cua_lab.dataset.instructions import normalise
 from cua_lab.dataset.omniparser import Element, smallest_at
-from cua_lab.dataset.sample import GroundingSample
 from cua_lab.errors import LabError
 
 Level = Literal["easy", "medium", "hard"]

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cua_lab.dataset.difficulty import LEVELS, grade, sample_area
-from cua_lab.dataset.sample import GroundingSample
+from cua_lab.dataset.grounding import GroundingSample
 from cua_lab.dataset.spaces import Point, contains
 
 Predict = Callable[[GroundingSample], Point | None]
@@ -85,7 +85,7 @@ class GroundingReport:
 
     def to_html(self, title: str = "Grounding") -> str:
         """A self-contained page."""
-        from cua_lab.dataset.evaluation_page import render
+        from cua_lab.viz.grounding_page import render
 
         return render(self, title)
 

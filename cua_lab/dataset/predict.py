@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
 
-from cua_lab.dataset.asking import Asking
-from cua_lab.dataset.sample import GroundingSample
+from cua_lab.dataset.grounding import GroundingSample
+from cua_lab.dataset.prompt_format import PromptFormat
 from cua_lab.dataset.spaces import Point, Size
 from cua_lab.errors import LabError
 
@@ -61,15 +61,15 @@ def questions_of(
 async def predict_with_policy(
     policy: "Policy",
     questions: Sequence[Question],
-    asking: Asking,
+    asking: PromptFormat,
     *,
     concurrency: int = 64,
     threads: int = 1,
     on_answer: Callable[[], object] = lambda: None,
 ) -> list[Point | None]:
     """Greedy answers of a policy in this process, in rounds that time cannot change."""
-    from cua_lab.rollout.episode import play_slots
-    from cua_lab.serving.engine import Engine
+    from cua_lab.engine.engine import Engine
+    from cua_lab.play.episode import play_slots
     from cua_lab.serving.server import SLOT_HEADER, create_app
 
     engine = Engine(policy, max_batch=concurrency, threads=threads)
@@ -104,14 +104,14 @@ async def predict_with_policy(
 async def predict_with_server(
     http: httpx.AsyncClient,
     questions: Sequence[Question],
-    asking: Asking,
+    asking: PromptFormat,
     *,
     model: str,
     concurrency: int = 8,
     on_answer: Callable[[], object] = lambda: None,
 ) -> list[Point | None]:
     """Greedy answers of any OpenAI-compatible server; `http`'s base URL ends in `/v1/`."""
-    from cua_lab.rollout.episode import play_slots
+    from cua_lab.play.episode import play_slots
 
     def seated(question: Question) -> Callable[[int], Awaitable[Point | None]]:
         async def run(_: int) -> Point | None:
@@ -139,7 +139,7 @@ def _one_error() -> Iterator[None]:
 
 
 async def ask(
-    http: httpx.AsyncClient, question: Question, asking: Asking, *, model: str
+    http: httpx.AsyncClient, question: Question, asking: PromptFormat, *, model: str
 ) -> Point | None:
     """One question, answered greedily."""
     from cua_lab.policy.template import image_part

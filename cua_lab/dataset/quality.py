@@ -19,7 +19,7 @@ from typing import Any
 
 from cua_lab.dataset.checks import Checked, Reason, Rules, check_row, screenshot_of
 from cua_lab.dataset.files import atomic_write, bounded_lines, dumps
-from cua_lab.dataset.images import ImageFacts, reader
+from cua_lab.dataset.image_facts import ImageFacts, reader
 from cua_lab.dataset.instructions import normalise
 from cua_lab.dataset.seen import Seen
 from cua_lab.dataset.spaces import SpaceEvidence
@@ -250,7 +250,7 @@ def _rejected(raw: bytes, verdict: Verdict) -> bytes:
 
 
 def _write_report(report: QualityReport) -> None:
-    from cua_lab.dataset.quality_plot import reasons_figure
+    from cua_lab.viz.quality_plot import reasons_figure
 
     with atomic_write(report.files["report"]) as out:
         out.write(json.dumps(report.to_json(), indent=1).encode() + b"\n")

@@ -13,7 +13,7 @@ import sqlite3
 from hashlib import blake2b
 from types import TracebackType
 
-from cua_lab.dataset.images import hamming
+from cua_lab.dataset.image_facts import hamming
 from cua_lab.dataset.spaces import Point
 
 NEAR_BITS = 3

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.dataset.grounding import GroundingSample
 from cua_lab.dataset.omniparser import Element
-from cua_lab.dataset.sample import GroundingSample
 from cua_lab.dataset.spaces import Box, Size
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import struct
 from asyncio import StreamReader, StreamWriter
 from pathlib import Path
 
-from cua_lab.desktop.wire import ProtocolError
+from cua_lab.desktop.rfb_messages import ProtocolError
 from cua_lab.errors import LabError
 
 LOGGER = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from cua_lab.desktop.geometry import Box
-from cua_lab.desktop.wire import PixelFormat, rectangle_header
+from cua_lab.desktop.rfb_messages import PixelFormat, rectangle_header
 
 RAW, ZLIB = 0, 6
 TILE = 16

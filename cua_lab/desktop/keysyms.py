@@ -34,7 +34,7 @@ _KEYPAD = {
 _US_SHIFTED = dict(zip("`1234567890-=[]\\;',./", '~!@#$%^&*()_+{}|:"<>?', strict=True))
 
 
-def plain(keysym: int) -> int:
+def fold_keypad(keysym: int) -> int:
     """The keypad's keys as their plain twins; every other keysym as it is."""
     if 0xFFAA <= keysym <= 0xFFB9:  # the keypad's * + , - . / 0 ... 9
         return keysym - 0xFF80
@@ -47,7 +47,7 @@ def text_of(keysym: int, shift: bool = False) -> str | None:
     Most clients send the shifted keysym (`A`, `!`) whether or not they also send Shift, so only
     an unshifted one changes: with Shift held, `a` types `A` and `1` types `!` (US layout).
     """
-    text = _character(plain(keysym))
+    text = _character(fold_keypad(keysym))
     if text is None or not shift:
         return text
     return _US_SHIFTED.get(text) or (text.upper() if len(text.upper()) == 1 else text)

@@ -15,9 +15,9 @@ from typing import Self
 
 from cua_lab.desktop.app import App
 from cua_lab.desktop.auth import handshake, read_password
+from cua_lab.desktop.connection import Session
 from cua_lab.desktop.encodings import Frame
-from cua_lab.desktop.session import Session
-from cua_lab.desktop.wire import ProtocolError, server_init
+from cua_lab.desktop.rfb_messages import ProtocolError, server_init
 from cua_lab.errors import LabError
 
 LOGGER = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cua_lab.doctor import Check
 from cua_lab.miles.recipe import MilesRecipe
-from cua_lab.rollout.images import image_source
+from cua_lab.play.containers import image_source
 
 SGLANG = ((0, 5, 18), "choice.response_token_ids"), ((0, 5, 17), "choice.token_ids")
 SGLANG_OLDEST = (0, 5, 13)

@@ -10,8 +10,8 @@ from typing import Any
 from cua_lab.doctor import Check
 from cua_lab.errors import LabError
 from cua_lab.miles.recipe import MilesRecipe
-from cua_lab.rollout.images import image_source
-from cua_lab.rollout.keys import DAYTONA_KEY
+from cua_lab.play.api_keys import DAYTONA_KEY
+from cua_lab.play.containers import image_source
 
 
 def credentials(recipe: MilesRecipe) -> Iterator[Check]:

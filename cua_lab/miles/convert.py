@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cua_lab.rollout.sample import Sample
+from cua_lab.stitching.sample import Sample
 
 STATUS = {"completed": "COMPLETED", "truncated": "TRUNCATED", "failed": "FAILED"}
 """Ours -> the name in Miles' `Sample.Status`."""

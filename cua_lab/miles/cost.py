@@ -127,7 +127,7 @@ def mib(count: float) -> str:
 
 
 def _prompt_tokens(recipe: MilesRecipe, count: Callable[[str], int]) -> int:
-    from cua_lab.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT
+    from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT
 
     system = SHORT_SYSTEM_PROMPT if recipe.agent.short_prompt else SYSTEM_PROMPT
     screen = (recipe.screen.width, recipe.screen.height)

@@ -2,7 +2,7 @@
 
     Miles' sample (metadata.hud_task) ──▶ HUD episode ──▶ turns, screenshots ──▶ our samples
 
-A `Player` is made once a process: it holds what all episodes share, the HUD runtime, the gate in
+A `EpisodeRunner` is made once a process: it holds what all episodes share, the HUD runtime, the gate in
 front of the sandboxes, the tokenizer's table and the image processor. Invariant: an episode that
 cannot be trained on becomes one write-off that says why; a fault of the set-up raises.
 """
@@ -18,20 +18,20 @@ from weakref import WeakKeyDictionary
 from cua_lab.errors import LabError
 from cua_lab.miles.recipe import MilesRecipe, from_args
 from cua_lab.miles.secrets import hide, redacted
-from cua_lab.rollout.runtimes import make_runtime
+from cua_lab.play.runtimes import make_runtime
 
 if TYPE_CHECKING:
-    from cua_lab.agent import LabAgentConfig
+    from cua_lab.play.agent import LabAgentConfig
+    from cua_lab.play.episode import Episode
     from cua_lab.policy.vision import Vision
-    from cua_lab.rollout.codec import TableCodec
-    from cua_lab.rollout.episode import Episode
-    from cua_lab.rollout.sample import Sample
+    from cua_lab.stitching.codec import TableCodec
+    from cua_lab.stitching.sample import Sample
 
 logger = logging.getLogger("cua_lab.miles")
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class EpisodeRequest:
     """What Miles wants played."""
 
     hud_task: Mapping[str, Any]
@@ -45,7 +45,7 @@ class Ask:
 
 
 @dataclass(slots=True, eq=False)
-class Player:
+class EpisodeRunner:
     """Plays episodes for one process."""
 
     recipe: MilesRecipe
@@ -62,11 +62,11 @@ class Player:
     )
 
     @classmethod
-    def open(cls, args: Any) -> "Player":
+    def open(cls, args: Any) -> "EpisodeRunner":
         """From Miles' args."""
         from cua_lab.policy.policy import load_vision
         from cua_lab.policy.tokenizer import load_tokenizer
-        from cua_lab.rollout.codec import codec_from_tokenizer
+        from cua_lab.stitching.codec import codec_from_tokenizer
 
         recipe = from_args(args)
         runtime = recipe.runtime
@@ -96,7 +96,7 @@ class Player:
             self._gates[loop] = asyncio.Semaphore(self.recipe.runtime.max_sandboxes)
         return self._gates[loop]
 
-    async def samples(self, ask: Ask) -> "list[Sample]":
+    async def samples(self, ask: EpisodeRequest) -> "list[Sample]":
         """Play and convert; one log line."""
         async with self.gate:
             episode = await self._play(ask)
@@ -105,12 +105,12 @@ class Player:
         self._count(made[0])
         return made
 
-    async def _play(self, ask: Ask) -> "Episode":
+    async def _play(self, ask: EpisodeRequest) -> "Episode":
         import httpx
 
+        from cua_lab.play.episode import play
         from cua_lab.policy.policy import NEVER_SAID
         from cua_lab.policy.tokenizer import token_ids
-        from cua_lab.rollout.episode import play
         from cua_lab.serving.shim import ShimTransport
 
         shim = ShimTransport(
@@ -136,8 +136,8 @@ class Player:
     def _stop_ids(self) -> frozenset[int]:
         return frozenset({self.tokenizer.convert_tokens_to_ids("<|im_end|>")})
 
-    def _config(self, ask: Ask) -> "LabAgentConfig":
-        from cua_lab.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
+    def _config(self, ask: EpisodeRequest) -> "LabAgentConfig":
+        from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
 
         agent = self.recipe.agent
         longest = ask.sampling.get("max_new_tokens") or agent.max_tokens
@@ -159,9 +159,9 @@ class Player:
 
     def _convert(self, episode: "Episode") -> "list[Sample]":
         """Every sequence that shows an image; otherwise the write-off."""
-        from cua_lab.rollout.sample import samples_of
-        from cua_lab.rollout.stitch import stitch
-        from cua_lab.rollout.vision import ImageMismatch, episode_images
+        from cua_lab.stitching.episode_images import ImageMismatch, episode_images
+        from cua_lab.stitching.sample import samples_of
+        from cua_lab.stitching.stitch import stitch
 
         limit = self.recipe.context.limit
         reason = _unusable(episode, limit)
@@ -191,7 +191,7 @@ class Player:
             return [self._write_off(episode, str(error))]
 
     def _write_off(self, episode: "Episode", reason: str) -> "Sample":
-        from cua_lab.rollout.sample import failed_sample
+        from cua_lab.stitching.sample import failed_sample
 
         return failed_sample(
             group=episode.group,
@@ -237,26 +237,26 @@ class Player:
             )
 
 
-_player: Player | None = None
+_player: EpisodeRunner | None = None
 _player_lock = threading.Lock()
 
 
-def player_of(args: Any) -> Player:
+def player_of(args: Any) -> EpisodeRunner:
     """The process's player; another recipe, router or model makes another one."""
     global _player
     with _player_lock:
         if _player is None or not _serves(_player, args):
-            _player = Player.open(args)
+            _player = EpisodeRunner.open(args)
         return _player
 
 
-def _serves(player: Player, args: Any) -> bool:
+def _serves(player: EpisodeRunner, args: Any) -> bool:
     url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/v1/"
     same = (player.base_url, player.model) == (url, str(args.hf_checkpoint))
     return same and player.recipe == from_args(args)
 
 
-def _task(ask: Ask) -> Any:
+def _task(ask: EpisodeRequest) -> Any:
     from cua_lab.tasks import to_hud_task
 
     slug = str(ask.hud_task.get("slug"))

@@ -11,8 +11,8 @@ from typing import Any
 
 from cua_lab.errors import LabError
 from cua_lab.miles.convert import to_miles
-from cua_lab.miles.episodes import Ask, player_of
-from cua_lab.rollout.seeds import derive_seed
+from cua_lab.miles.episodes import EpisodeRequest, player_of
+from cua_lab.seeds import derive_seed
 
 
 async def generate(
@@ -52,7 +52,7 @@ def refuse_cut_distributions(sampling_params: Mapping[str, Any]) -> None:
         )
 
 
-def _ask(sample: Any, sampling_params: Mapping[str, Any], evaluation: bool) -> Ask:
+def _ask(sample: Any, sampling_params: Mapping[str, Any], evaluation: bool) -> EpisodeRequest:
     hud_task = (sample.metadata or {}).get("hud_task")
     if not isinstance(hud_task, Mapping):
         raise LabError(
@@ -61,7 +61,7 @@ def _ask(sample: Any, sampling_params: Mapping[str, Any], evaluation: bool) -> A
         )
     group = f"{'eval' if evaluation else 'group'}-{sample.group_index}"
     seed = sampling_params.get("sampling_seed")
-    return Ask(
+    return EpisodeRequest(
         hud_task=hud_task,
         group=group,
         episode=f"{group}-{sample.index}",

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import yaml
 
 from cua_lab.errors import LabError
-from cua_lab.recipes.loader import build_settings, plain
+from cua_lab.recipes.loader import build_settings, to_tree
 from cua_lab.recipes.settings import (
     AgentSettings,
     Count,
@@ -201,7 +201,7 @@ def from_args(args: Any) -> MilesRecipe:
 
 def dump_miles_recipe(recipe: MilesRecipe) -> str:
     """As YAML, every value in its place, for Miles and for the record."""
-    return yaml.safe_dump({KEY: plain(recipe)}, sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump({KEY: to_tree(recipe)}, sort_keys=False, allow_unicode=True)
 
 
 def _override(settings: dict[str, Any], override: str, places: Places) -> None:

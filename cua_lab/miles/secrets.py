@@ -9,7 +9,7 @@ import os
 import traceback
 from typing import Any
 
-from cua_lab.rollout.keys import DAYTONA_KEY
+from cua_lab.play.api_keys import DAYTONA_KEY
 
 INSTEAD = "<the Daytona key>"
 

@@ -76,16 +76,16 @@ def build_settings(cls: type[S], tree: Any, *, file: str, places: Places | None 
 
 def dump_recipe(recipe: Recipe) -> str:
     """The resolved recipe as YAML: every value in its place, loadable again."""
-    return yaml.safe_dump(plain(recipe), sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(to_tree(recipe), sort_keys=False, allow_unicode=True)
 
 
-def plain(value: Any) -> Any:
+def to_tree(value: Any) -> Any:
     """Dataclasses as mappings, tuples as lists: what YAML and JSON can hold."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: to_tree(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, tuple) else value
+        return {key: to_tree(item) for key, item in value.items()}
+    return [to_tree(item) for item in value] if isinstance(value, tuple) else value
 
 
 # ---------------------------------------------------------------- stages and overrides

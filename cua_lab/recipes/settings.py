@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 if TYPE_CHECKING:
     from cua_lab.computer.config import ToolConfig
     from cua_lab.policy.model import Shape
-    from cua_lab.training.sft import SftConfig
+    from cua_lab.training.warmup import SftConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class SftSettings:
 
     def config(self, seed: int) -> "SftConfig":
         """As the warm-up takes it."""
-        from cua_lab.training.sft import SftConfig
+        from cua_lab.training.warmup import SftConfig
 
         return SftConfig(
             steps=self.steps,

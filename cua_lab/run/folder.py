@@ -66,11 +66,11 @@ class RunFolder:
         temporary.replace(target)
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
-        self.write(name, json.dumps(plain(value), indent=2, allow_nan=False) + "\n")
+        self.write(name, json.dumps(to_jsonable(value), indent=2, allow_nan=False) + "\n")
 
     def append(self, name: str, record: Mapping[str, Any]) -> None:
         """Add one line to `metrics.jsonl` or `episodes.jsonl`."""
-        line = json.dumps(plain(record), allow_nan=False) + "\n"
+        line = json.dumps(to_jsonable(record), allow_nan=False) + "\n"
         with (self.path / name).open("a", encoding="utf-8") as file:
             file.write(line)
 
@@ -97,14 +97,14 @@ class RunFolder:
         return relative
 
 
-def plain(value: Any) -> Any:
+def to_jsonable(value: Any) -> Any:
     """JSON values only: tuples become lists, and what is not finite becomes null (missing)."""
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_jsonable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [to_jsonable(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if hasattr(value, "item") and not isinstance(value, (str, bytes)):
-        return plain(value.item())
+        return to_jsonable(value.item())
     return value

@@ -12,13 +12,13 @@ from time import perf_counter
 from typing import Any
 
 from cua_lab.recipes import Recipe, dump_recipe
-from cua_lab.run.ahead import Ahead
 from cua_lab.run.folder import RunFolder
-from cua_lab.run.measure import in_words
+from cua_lab.run.measure import describe_result
 from cua_lab.run.memory import peak_rss_gib
 from cua_lab.run.progress import Progress
-from cua_lab.run.setup import Setup, demonstrator_of, set_up
 from cua_lab.run.stage import StageRun
+from cua_lab.run.stage_context import StageContext, build_stage, demonstrator_of
+from cua_lab.run.warmup_process import WarmupProcess
 
 PACKAGES = ("cua-lab", "hud", "torch", "transformers", "tokenizers", "numpy", "asyncvnc")
 
@@ -28,7 +28,7 @@ async def run_recipe(recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(recipe.run.threads)
-    setups = [set_up(recipe, stage) for stage in recipe.stages]  # all mistakes before any work
+    setups = [build_stage(recipe, stage) for stage in recipe.stages]  # all mistakes before any work
     for setup in setups:
         demonstrator_of(setup)
     folder.write("config.yaml", dump_recipe(recipe))
@@ -36,7 +36,7 @@ async def run_recipe(recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
     drop_unfinished(folder, progress)
     started, earlier = perf_counter(), progress.seconds
     try:
-        with Ahead(folder) as ahead:
+        with WarmupProcess(folder) as ahead:
             for setup, following in zip(setups, [*setups[1:], None], strict=True):
                 await ahead.adopt(setup, progress)
                 if following is not None and _warm_ahead(recipe, following, progress):
@@ -53,7 +53,7 @@ async def run_recipe(recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
     return summary
 
 
-def _warm_ahead(recipe: Recipe, setup: Setup, progress: Progress) -> bool:
+def _warm_ahead(recipe: Recipe, setup: StageContext, progress: Progress) -> bool:
     return recipe.run.warm_ahead and not progress.stage(setup.stage.name).warm
 
 
@@ -111,7 +111,7 @@ def task_summary(progress: Progress, name: str) -> dict[str, Any]:
     return summary | {
         "ablations": {n: m.record()["reward"] for n, m in stage.ablations.items()},
         "ablations_success": {n: m.record()["success"] for n, m in stage.ablations.items()},
-        "learnt": in_words(stage.before, stage.after, stage.ablations),
+        "learnt": describe_result(stage.before, stage.after, stage.ablations),
     }
 
 

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import Any
 
-from cua_lab.rollout.episode import Episode
-from cua_lab.run.estimate import Estimate, estimate
+from cua_lab.play.episode import Episode
+from cua_lab.stats import Estimate, estimate
 
 DIRECTIONS = ("up", "down", "left", "right")
 SIGMAS = 3.0
@@ -84,7 +84,7 @@ def _directions(episodes: Sequence[Episode]) -> dict[str, float] | None:
     return {name: keys[name] / total for name in DIRECTIONS} if total else None
 
 
-def in_words(before: Measured, after: Measured, ablations: Mapping[str, Measured]) -> str:
+def describe_result(before: Measured, after: Measured, ablations: Mapping[str, Measured]) -> str:
     """What was learnt, as far as the figures tell."""
     results = (before, after, *ablations.values())
     negative = any(result.reward and result.reward.mean < 0 for result in results)

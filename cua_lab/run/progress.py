@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from cua_lab.errors import LabError
-from cua_lab.run.estimate import Estimate
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import Measured
 from cua_lab.run.tally import Tally
+from cua_lab.stats import Estimate
 
 FILE = "progress.json"
 

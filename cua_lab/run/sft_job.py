@@ -20,9 +20,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from cua_lab.computer.config import ACTIONS
-from cua_lab.dataset.asking import Asking, asking_of
-from cua_lab.recipes.loader import plain
-from cua_lab.recipes.sft import AskSettings, SftRecipe, dump_sft_recipe
+from cua_lab.dataset.prompt_format import PromptFormat, asking_of
+from cua_lab.recipes.loader import to_tree
+from cua_lab.recipes.sft_recipe import AskSettings, SftRecipe, dump_sft_recipe
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.progress import bar
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cua_lab.policy.policy import Policy
     from cua_lab.training.finetune import Finetune
     from cua_lab.training.lora import Adapter
-    from cua_lab.training.sft import SftMetrics
+    from cua_lab.training.warmup import SftMetrics
 
 CACHED_IMAGES = 16
 """Patches of screenshots that are kept: one of 1080p has 50 MB."""
@@ -58,7 +58,7 @@ def run_sft(
         load_checkpoint(saved, trainer, weights=adapter)
     folder.write("config.yaml", dump_sft_recipe(recipe))
     folder.keep(lambda record: record["step"] <= trainer.state.step)
-    trackers = Trackers(recipe.track, folder.path, plain(recipe))
+    trackers = Trackers(recipe.track, folder.path, to_tree(recipe))
     every, keep = recipe.train.checkpoint_every, recipe.train.keep_checkpoints
 
     try:
@@ -108,7 +108,7 @@ def _interrupts() -> Iterator[threading.Event]:
 
 def prepare(
     recipe: SftRecipe, file: Path, *, root: Path | None = None
-) -> "tuple[Finetune, Asking, Adapter | None]":
+) -> "tuple[Finetune, PromptFormat, Adapter | None]":
     """Everything a recipe names, checked: all mistakes before any work."""
     import torch
 
@@ -116,7 +116,12 @@ def prepare(
     from cua_lab.policy.template import chat_template
     from cua_lab.training.finetune import Finetune, precision_of
     from cua_lab.training.lora import attach
-    from cua_lab.training.sft_data import Reader, TrainingData, corpus_of_rows, read_training_rows
+    from cua_lab.training.sft_data import (
+        ConversationReader,
+        SftDataset,
+        corpus_of_rows,
+        read_training_rows,
+    )
 
     precision = precision_of(recipe.model)
     checkpoint = recipe.policy.checkpoint
@@ -127,13 +132,13 @@ def prepare(
             policy.tokenizer.chat_template = chat_template()
     asking = _asking(policy, recipe.ask)
     rows = read_training_rows(file, asking, space=recipe.data.space)
-    reader = Reader(rows, asking, recipe.data, root or file.parent)
+    reader = ConversationReader(rows, asking, recipe.data, root or file.parent)
     if policy is None:
         policy = build_policy(
             recipe.policy.shape(), corpus_of_rows(reader), seed=recipe.seed, name=recipe.name
         )
     policy.vision.cache_size = CACHED_IMAGES
-    data = TrainingData(reader, policy)
+    data = SftDataset(reader, policy)
     data.example(0)  # a template without tools, a missing screenshot
     torch.manual_seed(recipe.seed)  # of LoRA's first weights and of its dropout
     adapter = attach(policy, recipe.lora) if recipe.lora is not None else None
@@ -149,7 +154,7 @@ def prepare(
     return trainer, asking, adapter
 
 
-def export(policy: "Policy", asking: Asking, folder: Path, adapter: "Adapter | None") -> Path:
+def export(policy: "Policy", asking: PromptFormat, folder: Path, adapter: "Adapter | None") -> Path:
     """Write `model/`: merged, beside its place and renamed into it."""
     import shutil
 
@@ -165,14 +170,14 @@ def export(policy: "Policy", asking: Asking, folder: Path, adapter: "Adapter | N
     return temporary.rename(target)
 
 
-def _asking(policy: "Policy | None", settings: AskSettings) -> Asking:
-    from cua_lab.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT
+def _asking(policy: "Policy | None", settings: AskSettings) -> PromptFormat:
+    from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT
 
     prompts = {"long": SYSTEM_PROMPT, "short": SHORT_SYSTEM_PROMPT, "none": None}
     system = prompts[settings.system]
     if policy is not None:
         return asking_of(policy, system=system, actions=settings.actions)
-    return Asking(system=system, actions=settings.actions or ACTIONS)
+    return PromptFormat(system=system, actions=settings.actions or ACTIONS)
 
 
 def _values(metrics: "SftMetrics") -> dict[str, Any]:

@@ -15,25 +15,25 @@ from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from cua_lab.envs.recorder import Recorder
-from cua_lab.rollout.ablation import blank, screens_of
-from cua_lab.rollout.episode import Episode
-from cua_lab.rollout.seeds import derive_seed
-from cua_lab.rollout.worker import Plan, Worker
+from cua_lab.demonstrators.recorder import Recorder
+from cua_lab.play.ablation import blank, screens_of
+from cua_lab.play.episode import Episode
+from cua_lab.play.worker import Plan, Worker
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import Measured, measure
 from cua_lab.run.progress import Progress, StageProgress, bar
-from cua_lab.run.setup import Setup, demonstrator_of, new_policy
+from cua_lab.run.stage_context import StageContext, demonstrator_of, new_policy
 from cua_lab.run.tally import Tally
+from cua_lab.seeds import derive_seed
 
 if TYPE_CHECKING:
-    from cua_lab.dataset.asking import Asking
+    from cua_lab.dataset.prompt_format import PromptFormat
+    from cua_lab.demonstrators.demos import Demonstrator
+    from cua_lab.engine.engine import Engine
     from cua_lab.policy.policy import Policy
     from cua_lab.recipes.settings import SftSettings
-    from cua_lab.rollout.codec import TableCodec
-    from cua_lab.rollout.sample import Sample
-    from cua_lab.serving.engine import Engine
-    from cua_lab.training.demos import Player
+    from cua_lab.stitching.codec import TableCodec
+    from cua_lab.stitching.sample import Sample
     from cua_lab.training.trainer import GRPOTrainer
 
 PICTURED = 6
@@ -44,23 +44,23 @@ PICTURED = 6
 class StageRun:
     """The moving parts of a stage; `run` plays it from wherever it stands."""
 
-    setup: Setup
+    setup: StageContext
     folder: RunFolder
     progress: Progress
     policy: "Policy"
     engine: "Engine"
     worker: Worker
     codec: "TableCodec"
-    demonstrator: "Player"
+    demonstrator: "Demonstrator"
     seen: list[tuple[bytes, ...]] = field(default_factory=list)
     """Screenshots of the last evaluation's episodes."""
 
     @classmethod
-    def open(cls, setup: Setup, folder: RunFolder, progress: Progress) -> "StageRun":
+    def open(cls, setup: StageContext, folder: RunFolder, progress: Progress) -> "StageRun":
         """Build the stage's policy and engine, from its warm-up where there is one."""
+        from cua_lab.engine.engine import Engine
         from cua_lab.policy.policy import load_policy
-        from cua_lab.rollout.codec import codec_from_tokenizer
-        from cua_lab.serving.engine import Engine
+        from cua_lab.stitching.codec import codec_from_tokenizer
 
         warm = folder.warm_up(setup.stage.name)
         state = progress.stage(setup.stage.name)
@@ -115,7 +115,7 @@ class StageRun:
 
     async def warm_up(self) -> None:
         """Learn from demonstrations, and save the policy that did."""
-        from cua_lab.training.sft import sft_steps
+        from cua_lab.training.warmup import sft_steps
 
         stage, sft = self.setup.stage, self.setup.stage.sft
         config = sft.config(derive_seed(self.setup.seed, stage.name, "sft"))
@@ -225,9 +225,9 @@ class StageRun:
 
     def samples(self, episode: Episode) -> "list[Sample]":
         """What training gets of an episode; a failed one becomes its write-off."""
-        from cua_lab.rollout.sample import failed_sample, samples_of
-        from cua_lab.rollout.stitch import stitch
-        from cua_lab.rollout.vision import episode_images
+        from cua_lab.stitching.episode_images import episode_images
+        from cua_lab.stitching.sample import failed_sample, samples_of
+        from cua_lab.stitching.stitch import stitch
 
         if episode.reward is None:
             return [
@@ -395,9 +395,9 @@ class StageRun:
         self.state.step = trainer.state.step
         self._save()
 
-    def _asking(self) -> "Asking":
+    def _asking(self) -> "PromptFormat":
         """How the policy is asked, for whoever evaluates or serves a checkpoint."""
-        from cua_lab.dataset.asking import asking_of
+        from cua_lab.dataset.prompt_format import asking_of
 
         config = self.setup.config
         return asking_of(self.policy, system=config.system_prompt, actions=config.tool.actions)

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from cua_lab.rollout.episode import Episode
-from cua_lab.rollout.ledger import TokenLedger
-from cua_lab.rollout.sample import Sample
+from cua_lab.play.episode import Episode
+from cua_lab.stitching.ledger import TokenLedger
+from cua_lab.stitching.sample import Sample
 from cua_lab.training.metrics import StepMetrics
 
 

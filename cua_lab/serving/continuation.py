@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cua_lab.errors import LabError
-from cua_lab.rollout.codec import TokenCodec, codec_from_tokenizer
-from cua_lab.rollout.turn import Turn
 from cua_lab.serving.dialects import MissingTokenIds
 from cua_lab.serving.toolcalls import parse_tool_calls
+from cua_lab.stitching.codec import TokenCodec, codec_from_tokenizer
+from cua_lab.stitching.turn import Turn
 
 Message = Mapping[str, Any]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cua_lab.errors import LabError
-from cua_lab.rollout.turn import Turn, WeightSpan
+from cua_lab.stitching.turn import Turn, WeightSpan
 
 Dialect = Literal["auto", "sglang", "vllm"]
 

@@ -19,13 +19,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from cua_lab.engine.engine import Engine
+from cua_lab.engine.generation import GenerationRequest
 from cua_lab.errors import LabError
-from cua_lab.serving.engine import Engine
-from cua_lab.serving.generation import GenerationRequest
 from cua_lab.serving.stream import chat_stream
 from cua_lab.serving.wire import WireError, error_body
 from cua_lab.serving.wire_in import chat_request, generate_request
-from cua_lab.serving.wire_out import Answer, chat_response, generate_response
+from cua_lab.serving.wire_out import ResponseContext, chat_response, generate_response
 
 SLOT_HEADER = "x-cua-lab-slot"
 FLUSHED = (
@@ -134,9 +134,11 @@ class _Server:
         await asyncio.to_thread(self.engine.flush_cache)
         return PlainTextResponse(FLUSHED)
 
-    async def _answer(self, http: Request, request: GenerationRequest, began: float) -> Answer:
+    async def _answer(
+        self, http: Request, request: GenerationRequest, began: float
+    ) -> ResponseContext:
         generation = await _unless_gone(http, self.engine.complete(request))
-        return Answer(generation, request, self.engine.detokenizer, began)
+        return ResponseContext(generation, request, self.engine.detokenizer, began)
 
 
 async def _json(http: Request) -> dict[str, Any]:

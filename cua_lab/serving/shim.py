@@ -15,8 +15,7 @@ from typing import Any
 import httpx
 
 from cua_lab.errors import LabError
-from cua_lab.rollout.seeds import derive_seed
-from cua_lab.rollout.turn import Turn
+from cua_lab.seeds import derive_seed
 from cua_lab.serving.continuation import PATH as GENERATE_PATH
 from cua_lab.serving.continuation import ExactContinuation
 from cua_lab.serving.dialects import (
@@ -26,6 +25,7 @@ from cua_lab.serving.dialects import (
     MissingTokenIds,
     read_choice,
 )
+from cua_lab.stitching.turn import Turn
 
 SLOT_HEADER = "x-cua-lab-slot"
 """Names the engine's round-forming slot of this episode."""

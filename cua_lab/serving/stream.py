@@ -13,18 +13,18 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-from cua_lab.serving.engine import Engine
-from cua_lab.serving.generation import GenerationRequest
-from cua_lab.serving.rows import Top
+from cua_lab.engine.engine import Engine
+from cua_lab.engine.generation import GenerationRequest
+from cua_lab.engine.sequences import Top
 from cua_lab.serving.toolcalls import OPEN
-from cua_lab.serving.wire import Wanted
-from cua_lab.serving.wire_out import Answer, chat_message, token_logprob, usage
+from cua_lab.serving.wire import ResponseOptions
+from cua_lab.serving.wire_out import ResponseContext, chat_message, token_logprob, usage
 
 Token = tuple[int, int, float, Top]
 
 
 async def chat_stream(
-    engine: Engine, request: GenerationRequest, wanted: Wanted, began: float
+    engine: Engine, request: GenerationRequest, wanted: ResponseOptions, began: float
 ) -> AsyncIterator[bytes]:
     """Events of one request; closing the iterator drops it."""
     queue: asyncio.Queue[Token | None] = asyncio.Queue()
@@ -37,7 +37,7 @@ async def chat_stream(
             for chunk in chunks.token(*token):
                 yield _event(chunk)
         generation = await task
-        answer = Answer(generation, request, engine.detokenizer, began)
+        answer = ResponseContext(generation, request, engine.detokenizer, began)
         for chunk in chunks.end(answer):
             yield _event(chunk)
         yield b"data: [DONE]\n\n"
@@ -53,7 +53,7 @@ def _event(chunk: dict[str, Any]) -> bytes:
 class _Chunks:
     """The chunks of one stream."""
 
-    def __init__(self, engine: Engine, request: GenerationRequest, wanted: Wanted) -> None:
+    def __init__(self, engine: Engine, request: GenerationRequest, wanted: ResponseOptions) -> None:
         self.engine = engine
         self.request = request
         self.wanted = wanted
@@ -77,7 +77,7 @@ class _Chunks:
             out.append(self._chunk(index, {"content": delta}, logprobs=logprobs))
         return out
 
-    def end(self, answer: Answer) -> list[dict[str, Any]]:
+    def end(self, answer: ResponseContext) -> list[dict[str, Any]]:
         """The rest of the text, the tool calls, the finish reasons, the usage."""
         out = []
         for index in range(self.request.n):

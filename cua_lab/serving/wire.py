@@ -26,7 +26,7 @@ def error_body(error: LabError) -> Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ResponseOptions:
     """What of the answer a chat request asked for."""
 
     model: str

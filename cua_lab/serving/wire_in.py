@@ -7,11 +7,11 @@ be done here is refused, never ignored (`regex`, penalties, a required tool).
 import json
 from typing import Any
 
+from cua_lab.engine.engine import Engine
+from cua_lab.engine.generation import GenerationRequest
+from cua_lab.engine.token_sampling import SamplingParams
 from cua_lab.policy.template import images_of
-from cua_lab.serving.engine import Engine
-from cua_lab.serving.generation import GenerationRequest
-from cua_lab.serving.sampling import SamplingParams
-from cua_lab.serving.wire import Body, Wanted, WireError
+from cua_lab.serving.wire import Body, ResponseOptions, WireError
 
 ROLES = ("system", "assistant", "tool", "user")
 NEUTRAL = {
@@ -30,7 +30,7 @@ NEUTRAL = {
 
 def chat_request(
     body: Body, engine: Engine, *, slot: int | None
-) -> tuple[GenerationRequest, Wanted]:
+) -> tuple[GenerationRequest, ResponseOptions]:
     """Read a `/v1/chat/completions` body."""
     _refuse_unknown_sampling(body)
     messages = _messages(body)
@@ -113,7 +113,7 @@ def _is_json(arguments: Any) -> bool:
     return True
 
 
-def _wanted(body: Body) -> Wanted:
+def _wanted(body: Body) -> ResponseOptions:
     stream = bool(body.get("stream"))
     for flag, where in (
         ("return_token_ids", " on /v1/chat/completions"),
@@ -126,7 +126,7 @@ def _wanted(body: Body) -> Wanted:
                 f" Please set stream=false when using {flag}=true.",
                 "BadRequest",
             )
-    return Wanted(
+    return ResponseOptions(
         model=str(body.get("model", "default")),
         tools=_tool_names(body),
         logprobs=bool(body.get("logprobs")),

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cua_lab.serving.detokenizer import Detokenizer
-from cua_lab.serving.generation import Choice, Generation, GenerationRequest
-from cua_lab.serving.rows import Top
+from cua_lab.engine.detokenizer import Detokenizer
+from cua_lab.engine.generation import Choice, Generation, GenerationRequest
+from cua_lab.engine.sequences import Top
 from cua_lab.serving.toolcalls import parse_tool_calls
-from cua_lab.serving.wire import Body, Wanted
+from cua_lab.serving.wire import Body, ResponseOptions
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ResponseContext:
     """One generation on its way out."""
 
     generation: Generation
@@ -49,7 +49,7 @@ class Answer:
         return sum(image.tokens for image in self.generation.prompt.images)
 
 
-def chat_response(answer: Answer, wanted: Wanted) -> Body:
+def chat_response(answer: ResponseContext, wanted: ResponseOptions) -> Body:
     """A `chat.completion`."""
     choices = [
         _chat_choice(answer, wanted, index) for index in range(len(answer.generation.choices))
@@ -68,7 +68,7 @@ def chat_response(answer: Answer, wanted: Wanted) -> Body:
     }
 
 
-def _chat_choice(answer: Answer, wanted: Wanted, index: int) -> Body:
+def _chat_choice(answer: ResponseContext, wanted: ResponseOptions, index: int) -> Body:
     choice = answer.generation.choices[index]
     message, finish = chat_message(answer, wanted, index)
     out: Body = {
@@ -87,7 +87,7 @@ def _chat_choice(answer: Answer, wanted: Wanted, index: int) -> Body:
     return out
 
 
-def chat_message(answer: Answer, wanted: Wanted, index: int) -> tuple[Body, Body]:
+def chat_message(answer: ResponseContext, wanted: ResponseOptions, index: int) -> tuple[Body, Body]:
     """The assistant's message, tool calls parsed, and the finish reason."""
     choice = answer.generation.choices[index]
     text = answer.text(choice, skip_special=wanted.skip_special, trim=wanted.trim_stop)
@@ -112,7 +112,7 @@ def chat_message(answer: Answer, wanted: Wanted, index: int) -> tuple[Body, Body
     return message, finish
 
 
-def generate_response(answer: Answer, body: Body) -> Body | list[Body]:
+def generate_response(answer: ResponseContext, body: Body) -> Body | list[Body]:
     """A native `/generate` answer; a list when `n` choices were asked for."""
     params = body.get("sampling_params") or {}
     answers = []
@@ -141,7 +141,7 @@ def finish_reason(choice: Choice) -> Body:
     return {"type": choice.finish, "matched": choice.matched}
 
 
-def meta_info(answer: Answer, index: int, finish: Body, *, logprobs: bool) -> Body:
+def meta_info(answer: ResponseContext, index: int, finish: Body, *, logprobs: bool) -> Body:
     """Everything sglang tells about one output."""
     generation, choice = answer.generation, answer.generation.choices[index]
     cached = generation.cached_tokens
@@ -179,7 +179,7 @@ def meta_info(answer: Answer, index: int, finish: Body, *, logprobs: bool) -> Bo
     return out
 
 
-def _scored(answer: Answer) -> list[list[Any]]:
+def _scored(answer: ResponseContext) -> list[list[Any]]:
     """The prompt's log-probabilities as triples; the first one scored has none."""
     start = answer.request.score_from
     if start is None:
@@ -192,7 +192,7 @@ def _scored(answer: Answer) -> list[list[Any]]:
     return [[lp, id_, token(id_)] for lp, id_ in zip(scores, ids, strict=True)]
 
 
-def usage(answer: Answer) -> Body:
+def usage(answer: ResponseContext) -> Body:
     """Token counts; the prompt counts once however many choices."""
     generation = answer.generation
     prompt = len(generation.prompt)
@@ -210,7 +210,7 @@ def usage(answer: Answer) -> Body:
     }
 
 
-def _versions(answer: Answer, choice: Choice) -> list[Body]:
+def _versions(answer: ResponseContext, choice: Choice) -> list[Body]:
     version = answer.generation.weight_version
     return [{"version": version, "start": 0, "end": len(choice.ids)}]
 

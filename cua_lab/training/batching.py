@@ -18,7 +18,7 @@ from cua_lab.policy.policy import Policy
 from cua_lab.policy.scoring import Batch, Example, collate
 
 if TYPE_CHECKING:
-    from cua_lab.rollout.sample import Sample
+    from cua_lab.stitching.sample import Sample
 
 
 @dataclass(frozen=True, slots=True, eq=False)

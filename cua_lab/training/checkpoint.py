@@ -78,12 +78,12 @@ def save_checkpoint(
 def latest_checkpoint(root: Path) -> Path | None:
     """The newest checkpoint whose files are all there as they were written; `None` without one."""
     for path in sorted(_all(root), reverse=True):
-        if not torn(path):
+        if not corruption_of(path):
             return path
     return None
 
 
-def torn(path: Path) -> str | None:
+def corruption_of(path: Path) -> str | None:
     """What is wrong with a checkpoint, in words; `None` when it is whole."""
     try:
         files = json.loads((path / STATE).read_text())["files"]
@@ -105,7 +105,7 @@ def load_checkpoint(
 
     Returns what `save_checkpoint` was given as `extra`. Whoever serves the weights must be told.
     """
-    if problem := torn(path):
+    if problem := corruption_of(path):
         raise LabError(f"the checkpoint {path} is torn: {problem}; use an older one")
     state = json.loads((path / STATE).read_text())
     if weights is None:

@@ -24,9 +24,9 @@ import torch
 
 from cua_lab.errors import LabError
 from cua_lab.policy.scoring import Batch, collate, score
-from cua_lab.recipes.sft import ModelSettings, TrainSettings
-from cua_lab.training.sft import SftExample, SftMetrics, set_rate
-from cua_lab.training.sft_data import TrainingData, batches
+from cua_lab.recipes.sft_recipe import ModelSettings, TrainSettings
+from cua_lab.training.sft_data import SftDataset, batches
+from cua_lab.training.warmup import SftExample, SftMetrics, set_rate
 
 if TYPE_CHECKING:
     from cua_lab.policy.policy import Policy
@@ -76,7 +76,7 @@ class Finetune:
     def __init__(
         self,
         policy: "Policy",
-        data: TrainingData,
+        data: SftDataset,
         settings: TrainSettings,
         *,
         seed: int,

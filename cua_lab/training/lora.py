@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cua_lab.errors import LabError
-from cua_lab.recipes.sft import LoraSettings
+from cua_lab.recipes.sft_recipe import LoraSettings
 
 if TYPE_CHECKING:
     from cua_lab.policy.policy import Policy

@@ -16,7 +16,7 @@ from cua_lab.training.advantages import Advantages
 from cua_lab.training.losses import LossMetrics, merge_metrics
 
 if TYPE_CHECKING:
-    from cua_lab.rollout.sample import Sample
+    from cua_lab.stitching.sample import Sample
     from cua_lab.training.batching import MicroBatch
 
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from cua_lab.training.demos import ClickPlayer, Demo, Player
-from cua_lab.training.sft import make_prompt
+from cua_lab.demonstrators.demos import ClickPlayer, Demo, Demonstrator
+from cua_lab.training.warmup import make_prompt
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -40,7 +40,7 @@ class Probe:
 
 def probe(
     policy: "Policy",
-    player: Player,
+    player: Demonstrator,
     *,
     count: int = 128,
     first: int = 10**6,
@@ -51,7 +51,7 @@ def probe(
     seed: int = 0,
 ) -> Probe:
     """Sample answers to demos `first`.. (far from those trained on) and read them."""
-    from cua_lab.policy.sampling import sample
+    from cua_lab.policy.plain_sampling import sample
 
     demos = [player(first + i) for i in range(count)]
     prompts = [make_prompt(policy, demo) for demo in _with_screens(demos, screens)]
@@ -84,7 +84,9 @@ def read_call(text: str, *, max_keys: int = 20) -> dict[str, Any] | None:
     return arguments
 
 
-def _inside(player: Player, first: int, calls: Sequence[dict[str, Any] | None]) -> float | None:
+def _inside(
+    player: Demonstrator, first: int, calls: Sequence[dict[str, Any] | None]
+) -> float | None:
     if not isinstance(player, ClickPlayer):
         return None
     hits = 0

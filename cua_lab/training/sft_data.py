@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cua_lab.dataset import conversations
-from cua_lab.dataset.asking import Asking
 from cua_lab.dataset.difficulty import Curriculum, curriculum
+from cua_lab.dataset.grounding import GroundingSample, from_row
 from cua_lab.dataset.masks import mask_assistant
-from cua_lab.dataset.sample import GroundingSample, from_row
+from cua_lab.dataset.prompt_format import PromptFormat
 from cua_lab.dataset.spaces import Space, as_space
 from cua_lab.errors import LabError
 from cua_lab.policy.scoring import Example
 from cua_lab.policy.vision import tokens_of
-from cua_lab.recipes.sft import DataSettings
-from cua_lab.training.sft import SftExample
+from cua_lab.recipes.sft_recipe import DataSettings
+from cua_lab.training.warmup import SftExample
 
 if TYPE_CHECKING:
     from cua_lab.policy.policy import Policy
@@ -42,7 +42,7 @@ CORPUS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TrainingRow:
     """One line of the file, not yet rendered."""
 
     where: str
@@ -65,7 +65,9 @@ class Row:
         )
 
 
-def read_training_rows(path: str | Path, asking: Asking, *, space: Space | None) -> list[Row]:
+def read_training_rows(
+    path: str | Path, asking: PromptFormat, *, space: Space | None
+) -> list[TrainingRow]:
     """All rows of a file; a mistake names its line."""
     rows = list(_rows(Path(path), asking, space))
     if not rows:
@@ -73,7 +75,7 @@ def read_training_rows(path: str | Path, asking: Asking, *, space: Space | None)
     return rows
 
 
-def _rows(path: Path, asking: Asking, space: Space | None) -> Iterator[Row]:
+def _rows(path: Path, asking: PromptFormat, space: Space | None) -> Iterator[TrainingRow]:
     if not path.is_file():
         raise LabError(f"there is no file {path}; give a JSONL of samples or conversations")
     with path.open(encoding="utf-8") as lines:
@@ -88,14 +90,16 @@ def _rows(path: Path, asking: Asking, space: Space | None) -> Iterator[Row]:
                 raise LabError(f"{where}: {error}; {hint}") from error
 
 
-def _row(line: Mapping[str, Any], where: str, asking: Asking, space: Space | None) -> Row:
+def _row(
+    line: Mapping[str, Any], where: str, asking: PromptFormat, space: Space | None
+) -> TrainingRow:
     if "messages" not in line:
-        return Row(where, from_row(line, space=space))
+        return TrainingRow(where, from_row(line, space=space))
     messages = [dict(message) for message in line["messages"]]
     said = [m for m in messages if m.get("role") == "assistant"]
     if len(said) == 1 and not any(m.get("role") == "tool" for m in messages):
         one_step = {**line, "sample": {"coordinate_space": space} | dict(line.get("sample", {}))}
-        return Row(where, conversations.from_conversation(_declared(one_step)))
+        return TrainingRow(where, conversations.from_conversation(_declared(one_step)))
     if space != asking.space:
         raise LabError(
             f"a conversation of {len(said)} steps is trained on as it is written, and this policy"
@@ -103,7 +107,7 @@ def _row(line: Mapping[str, Any], where: str, asking: Asking, space: Space | Non
         )
     if not all("tool_calls" in message for message in said):
         messages = conversations.article_to_tool_calls(messages)
-    return Row(where, None, tuple(messages))
+    return TrainingRow(where, None, tuple(messages))
 
 
 def _declared(conversation: dict[str, Any]) -> dict[str, Any]:
@@ -117,11 +121,11 @@ def _declared(conversation: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ConversationReader:
     """Rows, and how they become conversations."""
 
-    rows: Sequence[Row]
-    asking: Asking
+    rows: Sequence[TrainingRow]
+    asking: PromptFormat
     settings: DataSettings
     root: Path
     """Where screenshots are looked for."""
@@ -133,7 +137,9 @@ class Reader:
         except LabError as error:
             raise LabError(f"{self.rows[index].where}: {error}") from error
 
-    def _conversation(self, row: Row) -> tuple[list[Message], list[dict[str, Any]], list[Any]]:
+    def _conversation(
+        self, row: TrainingRow
+    ) -> tuple[list[Message], list[dict[str, Any]], list[Any]]:
         asking = self.asking
         images = [self._image(name) for name in row.screenshots]
         size = images[0].size if images else (1, 1)
@@ -159,10 +165,10 @@ class Reader:
 
 
 @dataclass(slots=True)
-class TrainingData:
+class SftDataset:
     """Rows ready to be learnt by one policy."""
 
-    reader: Reader
+    reader: ConversationReader
     policy: "Policy"
     _texts: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     """Ids and mask of rows met before, images not expanded: rendering is half of a row's cost."""
@@ -231,7 +237,7 @@ def _masked(
 
 
 def batches(
-    rows: Sequence[Row], settings: DataSettings, *, count: int, size: int, seed: int
+    rows: Sequence[TrainingRow], settings: DataSettings, *, count: int, size: int, seed: int
 ) -> Iterator[list[int]]:
     """`count` lists of row indices: epoch after epoch in new orders, or from easy to hard."""
     if settings.order == "curriculum":
@@ -254,7 +260,7 @@ def _endless(count: int, seed: int) -> Iterator[int]:
 
 
 def _from_easy_to_hard(
-    rows: Sequence[Row], settings: DataSettings, *, count: int, size: int, seed: int
+    rows: Sequence[TrainingRow], settings: DataSettings, *, count: int, size: int, seed: int
 ) -> Iterator[list[int]]:
     samples = [row.sample for row in rows if row.sample is not None]
     if len(samples) < len(rows):
@@ -268,7 +274,7 @@ def _from_easy_to_hard(
         yield [place[id(sample)] for sample in batch]
 
 
-def corpus_of_rows(reader: Reader) -> "Corpus":
+def corpus_of_rows(reader: ConversationReader) -> "Corpus":
     """The text that a new policy's tokenizer is trained on: the rows as they are rendered."""
     from cua_lab.policy.template import render_text
     from cua_lab.policy.tokenizer import Corpus, phrases_of, train_tokenizer

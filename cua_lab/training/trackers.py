@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cua_lab.errors import LabError
-from cua_lab.recipes.sft import TrackSettings, WandbSettings
+from cua_lab.recipes.sft_recipe import TrackSettings, WandbSettings
 
 
 class Tracker(Protocol):
@@ -45,7 +45,7 @@ class Wandb:
     """A run of Weights & Biases; going on with a training goes on with its run."""
 
     def __init__(self, settings: WandbSettings, folder: Path, config: Mapping[str, Any]) -> None:
-        from cua_lab.rollout.keys import load_key
+        from cua_lab.play.api_keys import load_key
 
         try:
             import wandb

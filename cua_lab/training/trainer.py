@@ -34,7 +34,7 @@ from cua_lab.training.losses import (
 from cua_lab.training.metrics import StepMetrics, Update, step_metrics
 
 if TYPE_CHECKING:
-    from cua_lab.rollout.sample import Sample
+    from cua_lab.stitching.sample import Sample
 
 
 class LogprobMismatch(RuntimeError):
@@ -54,7 +54,7 @@ class TrainerState:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Fixed:
+class _OldScores:
     """What stays fixed about one micro-batch during a step."""
 
     old: Tensor
@@ -98,7 +98,7 @@ class GRPOTrainer:
         advantages = advantages_of(samples, self.settings)
         parts = self._parts(samples)
         self.state.step += 1
-        fixed: dict[MicroBatch, _Fixed] = {}
+        fixed: dict[MicroBatch, _OldScores] = {}
         updates: list[Update] = []
         skipped = not parts or not (advantages.informative or self.reference)
         if skipped:
@@ -106,7 +106,9 @@ class GRPOTrainer:
         else:
             if len(parts) > 1:  # later minibatches are scored before the first update moves on
                 for micro in (micro for part in parts for micro in part):
-                    fixed[micro] = self._fix(micro, self._score_only(self.policy, micro), samples)
+                    fixed[micro] = self._score_before_updates(
+                        micro, self._score_only(self.policy, micro), samples
+                    )
             for part in parts * self.settings.epochs:
                 updates.append(self._update(part, samples, advantages, fixed))
         return step_metrics(
@@ -134,7 +136,7 @@ class GRPOTrainer:
         part: tuple[MicroBatch, ...],
         samples: Sequence["Sample"],
         advantages: Advantages,
-        fixed: dict[MicroBatch, _Fixed],
+        fixed: dict[MicroBatch, _OldScores],
     ) -> Update:
         """One optimizer update on one minibatch, its gradient added up over micro-batches."""
         weights = self._weights(part, samples)
@@ -143,7 +145,7 @@ class GRPOTrainer:
         for micro in part:
             scores = score(self.policy, micro.batch, micro.where, temperature=self.temperature)
             if micro not in fixed:
-                fixed[micro] = self._fix(micro, scores, samples)
+                fixed[micro] = self._score_before_updates(micro, scores, samples)
             result = self._loss(micro, scores, fixed[micro], advantages, weights)
             result.loss.backward()
             loss += float(result.loss.detach())
@@ -160,7 +162,7 @@ class GRPOTrainer:
         self,
         micro: MicroBatch,
         scores: Scores,
-        fixed: _Fixed,
+        fixed: _OldScores,
         advantages: Advantages,
         weights: dict[int, float],
     ) -> LossResult:
@@ -207,7 +209,9 @@ class GRPOTrainer:
         with torch.no_grad():
             return score(policy, micro.batch, micro.where, temperature=self.temperature)
 
-    def _fix(self, micro: MicroBatch, scores: Scores, samples: Sequence["Sample"]) -> _Fixed:
+    def _score_before_updates(
+        self, micro: MicroBatch, scores: Scores, samples: Sequence["Sample"]
+    ) -> _OldScores:
         """Old and reference log-probabilities, once engine and trainer are seen to agree."""
         old = scores.logprobs.detach()
         gap = torch.where(micro.comparable, (old - micro.engine_logprobs).abs(), 0.0)  # (B, T)
@@ -217,7 +221,7 @@ class GRPOTrainer:
         reference = None
         if self.reference is not None:
             reference = self._score_only(self.reference, micro).logprobs
-        return _Fixed(old, reference, gap[micro.comparable])
+        return _OldScores(old, reference, gap[micro.comparable])
 
 
 def advantages_of(samples: Sequence["Sample"], settings: GrpoSettings) -> Advantages:

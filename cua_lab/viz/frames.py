@@ -57,7 +57,7 @@ class Frame:
 
 
 def frames_of(episode: Any, *, coordinate_space: str = "0-1000") -> tuple[Frame, ...]:
-    """The frames of a `cua_lab.rollout.episode.Episode`, in the order its prompts show them.
+    """The frames of a `cua_lab.play.episode.Episode`, in the order its prompts show them.
 
     The last screenshots and the last actions belong together: where the recipe does not show the
     first screen, the first action has none. An answer without a call is labelled with its words.

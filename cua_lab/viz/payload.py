@@ -34,7 +34,7 @@ Numbers = float | Sequence[float | None] | None
 
 
 class Codec(Protocol):
-    """The part of `cua_lab.rollout.codec.TokenCodec` that the viewer needs."""
+    """The part of `cua_lab.stitching.codec.TokenCodec` that the viewer needs."""
 
     @property
     def control(self) -> Mapping[int, str]:

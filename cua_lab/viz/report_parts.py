@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from cua_lab.run.estimate import Estimate
+from cua_lab.stats import Estimate
 from cua_lab.viz.frames import Frame, key_summary, png_uri
 from cua_lab.viz.runfiles import EpisodeRow, Run, episode_frames
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cua_lab.errors import LabError
-from cua_lab.run.estimate import Estimate
+from cua_lab.stats import Estimate
 from cua_lab.viz.frames import Frame
 
 T = TypeVar("T")

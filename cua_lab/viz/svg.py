@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
-from cua_lab.run.estimate import Estimate
+from cua_lab.stats import Estimate
 
 WIDTH, HEIGHT = 340, 210
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 34

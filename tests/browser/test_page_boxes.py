@@ -3,8 +3,8 @@
 import pytest
 
 from cua_lab.dataset.checks import Rules
-from cua_lab.dataset.pages import DOM_BOXES, page_samples
 from cua_lab.dataset.quality import judge_rows
+from cua_lab.dataset.web_pages import DOM_BOXES, page_samples
 
 HTML = """
 <style>body { margin: 0; font: 16px sans-serif } #cover { position: absolute; left: 300px;

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cua_lab.notebooks import WIDGET_VIEW
+from cua_lab.lessons.notebooks import WIDGET_VIEW
 
 CODE = """\
 from cua_lab.viz import mask_viewer

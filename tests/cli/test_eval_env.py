@@ -17,8 +17,8 @@ from cua_lab.computer.settling import NoSettle, QuietFramebuffer
 from cua_lab.envs import package_of
 from cua_lab.envs.miniwob.tasks import HELD_OUT, TRAINING
 from cua_lab.errors import LabError
-from cua_lab.run import evaluate
-from cua_lab.run.evaluate import at_once, plans_of, tool_on
+from cua_lab.run import task_evaluation as evaluate
+from cua_lab.run.task_evaluation import concurrency_for, evaluation_plans, tool_config_for
 from tests.conftest import needs_chromium
 
 MINIWOB = "cua_lab.envs.miniwob"
@@ -26,7 +26,7 @@ MINIWOB = "cua_lab.envs.miniwob"
 
 def played(split: str | None = None, names: list[str] | None = None) -> list[str]:
     """The pages of the plans, one entry a page."""
-    plans = plans_of(MINIWOB, names, args={}, episodes=2, seed=0, split=split)
+    plans = evaluation_plans(MINIWOB, names, args={}, episodes=2, seed=0, split=split)
     assert len({plan.id for plan in plans}) == len(plans)
     return list(dict.fromkeys(plan.task.args["page"] for plan in plans))
 
@@ -50,28 +50,30 @@ def test_without_a_word_the_training_pages_are_played_and_a_split_says_otherwise
     with pytest.raises(LabError, match="training, held-out or all"):
         played("test")
     with pytest.raises(LabError, match="one set of tasks"):
-        plans_of("cua_lab.envs.lab", None, args={}, seed=0, split="held-out")
+        evaluation_plans("cua_lab.envs.lab", None, args={}, seed=0, split="held-out")
 
 
 def test_several_tasks_get_fewer_start_states_each_than_one_alone() -> None:
-    alone = plans_of("cua_lab.envs.lab", ["todo-create"], args={}, seed=0)
-    several = plans_of("cua_lab.envs.lab", ["todo-create", "todo-complete"], args={}, seed=0)
+    alone = evaluation_plans("cua_lab.envs.lab", ["todo-create"], args={}, seed=0)
+    several = evaluation_plans(
+        "cua_lab.envs.lab", ["todo-create", "todo-complete"], args={}, seed=0
+    )
     assert (len(alone), len(several)) == (64, 16)
 
 
 def test_browsers_are_asked_for_as_many_episodes_at_a_time_as_they_can_play() -> None:
-    assert (at_once("cua_lab.envs.lab", None), at_once(MINIWOB, None)) == (32, 8)
-    assert at_once(MINIWOB, 3) == 3
+    assert (concurrency_for("cua_lab.envs.lab", None), concurrency_for(MINIWOB, None)) == (32, 8)
+    assert concurrency_for(MINIWOB, 3) == 3
     with pytest.raises(LabError, match=r"at most 8 .* got --concurrency 9"):
-        at_once(MINIWOB, 9)
+        concurrency_for(MINIWOB, 9)
 
 
 def test_on_a_real_screen_the_tool_waits_until_nothing_moves() -> None:
     """A policy on stale frames is measured on its luck."""
     asked = ToolConfig(actions=("click",), coordinate_space="0-1000", pace_ms=0)
-    real = tool_on(MINIWOB, asked)
+    real = tool_config_for(MINIWOB, asked)
     assert (real.settle, real.pace_ms, real.actions) == (QuietFramebuffer(40), 20, ("click",))
-    assert tool_on("cua_lab.envs.lab", asked).settle == NoSettle()
+    assert tool_config_for("cua_lab.envs.lab", asked).settle == NoSettle()
 
 
 def clicks_what_is_grey(request: httpx.Request) -> httpx.Response:

@@ -18,7 +18,7 @@ from cua_lab.computer.settling import QuietFramebuffer
 from cua_lab.computer.tool import ComputerTool
 from cua_lab.desktop import background
 from cua_lab.desktop.chromium import ChromiumDesktop
-from cua_lab.desktop.pages import PageServer
+from cua_lab.desktop.page_server import PageServer
 from tests.conftest import needs_chromium
 
 pytestmark = pytest.mark.browser

@@ -14,7 +14,7 @@ from PIL import Image
 from cua_lab.computer.config import ToolConfig
 from cua_lab.computer.screen import DeadScreen, Screen, connect
 from cua_lab.computer.tool import ComputerTool
-from cua_lab.desktop import process
+from cua_lab.desktop import same_process as process
 from cua_lab.desktop.apps import Game2048, Targets, Todo
 from cua_lab.desktop.rfb import RFBServer
 
@@ -179,7 +179,7 @@ def test_a_desktop_of_this_process_is_dialled_directly_and_any_other_through_the
 
     async def scenario() -> None:
         async with RFBServer(Todo()) as server:
-            for token in (process.TOKEN, "another process"):
+            for token in (process.PROCESS_ID, "another process"):
                 here = Capability.rfb(name="screen", url=server.url)
                 here.params[process.PARAM] = token
 

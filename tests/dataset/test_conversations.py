@@ -18,7 +18,7 @@ from cua_lab.dataset.conversations import (
     to_tool_calls,
     tool_calls_to_article,
 )
-from cua_lab.dataset.sample import GroundingSample, from_row
+from cua_lab.dataset.grounding import GroundingSample, from_row
 from cua_lab.errors import LabError
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)

@@ -3,7 +3,7 @@
 import pytest
 
 from cua_lab.dataset.difficulty import Curriculum, curriculum, easy_first, grade, look_alikes
-from cua_lab.dataset.sample import from_row
+from cua_lab.dataset.grounding import from_row
 from cua_lab.errors import LabError
 
 

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from cua_lab.dataset.evaluation import evaluate_grounding, wilson
-from cua_lab.dataset.sample import from_row
+from cua_lab.dataset.grounding import from_row
 
 
 def sample(n: int, **changes):

@@ -20,9 +20,9 @@ from cua_lab.dataset.formats.osworld import read_task as read_osworld
 from cua_lab.dataset.formats.pyautogui import parse_actions
 from cua_lab.dataset.formats.screenspot import read_hub, read_original
 from cua_lab.dataset.formats.webarena import read_config
-from cua_lab.dataset.preflight import missing, missing_in
+from cua_lab.dataset.grounding import from_row
 from cua_lab.dataset.quality import check_file
-from cua_lab.dataset.sample import from_row
+from cua_lab.dataset.row_needs import missing, missing_in
 from cua_lab.errors import LabError
 
 SCREENSPOT = {

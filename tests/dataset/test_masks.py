@@ -7,8 +7,8 @@ token of the answer belongs to it too.
 import pytest
 
 from cua_lab.dataset.conversations import to_tool_calls
+from cua_lab.dataset.grounding import from_row
 from cua_lab.dataset.masks import mask_assistant
-from cua_lab.dataset.sample import from_row
 from cua_lab.errors import LabError
 from cua_lab.policy.template import call_text, render
 from cua_lab.policy.tokenizer import Corpus, train_tokenizer

@@ -10,17 +10,17 @@ import httpx
 import pytest
 from PIL import Image
 
-from cua_lab.dataset.asking import Asking
+from cua_lab.dataset.grounding import from_row
 from cua_lab.dataset.predict import (
     Question,
     predict_with_server,
     questions_of,
     sized,
 )
-from cua_lab.dataset.sample import from_row
+from cua_lab.dataset.prompt_format import PromptFormat
 from cua_lab.errors import LabError
 
-CLICK = Asking(actions=("click",))
+CLICK = PromptFormat(actions=("click",))
 
 
 def samples(count: int = 3):

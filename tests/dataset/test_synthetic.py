@@ -5,9 +5,9 @@ import hashlib
 import pytest
 
 from cua_lab.dataset.checks import Rules
-from cua_lab.dataset.pages import page_samples
 from cua_lab.dataset.quality import judge_rows
 from cua_lab.dataset.synthetic import targets_samples, todo_samples
+from cua_lab.dataset.web_pages import page_samples
 from cua_lab.desktop import app as masks
 from cua_lab.desktop.apps.targets import Targets
 from cua_lab.errors import LabError

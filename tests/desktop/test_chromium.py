@@ -20,7 +20,7 @@ from cua_lab.computer.tool import ComputerTool
 from cua_lab.desktop import background
 from cua_lab.desktop.cdp import BrowserError, BrowserGone
 from cua_lab.desktop.chromium import ChromiumDesktop
-from cua_lab.desktop.pages import PageServer
+from cua_lab.desktop.page_server import PageServer
 from cua_lab.desktop.pool import DesktopPool
 from cua_lab.errors import LabError
 from tests.conftest import needs_chromium

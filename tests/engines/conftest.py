@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from cua_lab.demonstrators.demos import corpus_of
 from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy, load_policy
 from cua_lab.recipes import load_recipe
-from cua_lab.run.setup import Setup, demonstrator_of, set_up
-from cua_lab.training.demos import corpus_of
-from cua_lab.training.sft import SftConfig, sft
+from cua_lab.run.stage_context import StageContext, build_stage, demonstrator_of
+from cua_lab.training.warmup import SftConfig, sft
 from tests.engines.servers import SERVERS, Server
 
 SHAPE = Shape(hidden=64, layers=2, vision_hidden=64, heads=2, grid_side=6)
@@ -29,15 +29,17 @@ class Trained:
 
 
 @pytest.fixture(scope="session")
-def game() -> Setup:
+def game() -> StageContext:
     """2048 on a screen of nine image tokens."""
     changed = ("agent.max_turns", "tasks.args.turns")
     recipe = load_recipe("smoke", [f"stages.game.{name}={TURNS}" for name in changed])
-    return set_up(recipe, recipe.stages[1])
+    return build_stage(recipe, recipe.stages[1])
 
 
 @pytest.fixture(scope="session")
-def checkpoints(game: Setup, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trained, Trained]:
+def checkpoints(
+    game: StageContext, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Trained, Trained]:
     """The policy after enough demonstrations for calls, and after some more."""
     player = demonstrator_of(game)
     policy = build_policy(SHAPE, corpus_of((player,), count=40), seed=0)

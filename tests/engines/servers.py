@@ -45,8 +45,8 @@ def embedded(checkpoint: Path) -> Iterator[Server]:
     """The lab's own engine behind uvicorn on a loopback port, in a thread."""
     import uvicorn
 
+    from cua_lab.engine.engine import Engine
     from cua_lab.policy.policy import load_policy
-    from cua_lab.serving.engine import Engine
     from cua_lab.serving.server import create_app
 
     engine = Engine(load_policy(checkpoint), context_length=CONTEXT)

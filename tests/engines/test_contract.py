@@ -17,19 +17,19 @@ import pytest
 import torch
 
 from cua_lab.errors import LabError
+from cua_lab.play.episode import Episode, play
 from cua_lab.policy.policy import Policy
 from cua_lab.policy.scoring import Example, collate, masked_logits, score
-from cua_lab.rollout.codec import codec_from_tokenizer
-from cua_lab.rollout.divergence import BENIGN
-from cua_lab.rollout.episode import Episode, play
-from cua_lab.rollout.sample import Sample, samples_of
-from cua_lab.rollout.stitch import stitch
-from cua_lab.rollout.stitched import Stitched
-from cua_lab.rollout.vision import episode_images
-from cua_lab.run.setup import Setup
+from cua_lab.run.stage_context import StageContext
 from cua_lab.serving.continuation import continuation_of
 from cua_lab.serving.live_weights import update_weights
 from cua_lab.serving.shim import ShimTransport
+from cua_lab.stitching.codec import codec_from_tokenizer
+from cua_lab.stitching.divergence import BENIGN
+from cua_lab.stitching.episode_images import episode_images
+from cua_lab.stitching.sample import Sample, samples_of
+from cua_lab.stitching.stitch import stitch
+from cua_lab.stitching.stitched import Stitched
 from tests.engines.conftest import TURNS, Trained
 from tests.engines.servers import NAME, Server
 
@@ -43,7 +43,7 @@ class Table:
     """Who plays what against whom."""
 
     server: Server
-    game: Setup
+    game: StageContext
     policy: Policy
 
     def episodes(self, seeds: Sequence[int] = SEEDS, *, exact: bool = False, **asked: Any):
@@ -94,12 +94,14 @@ class Table:
 
 
 @pytest.fixture
-def table(server: Server, game: Setup, checkpoints: tuple[Trained, Trained]) -> Table:
+def table(server: Server, game: StageContext, checkpoints: tuple[Trained, Trained]) -> Table:
     return Table(server, game, checkpoints[0].policy)
 
 
 @pytest.fixture(scope="module")
-def played(server: Server, game: Setup, checkpoints: tuple[Trained, Trained]) -> list[Episode]:
+def played(
+    server: Server, game: StageContext, checkpoints: tuple[Trained, Trained]
+) -> list[Episode]:
     """Episodes that several tests look at."""
     return Table(server, game, checkpoints[0].policy).episodes()
 

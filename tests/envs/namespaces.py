@@ -14,7 +14,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cua_lab.rollout.images import _instructions
+from cua_lab.play.containers import _instructions
 
 PATH = "/opt/python/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PACKAGES = "python3,python3-venv,ca-certificates"

@@ -8,18 +8,18 @@ import pytest
 from hud.eval import LocalRuntime, SubprocessRuntime, Task
 from PIL import Image
 
+from cua_lab.demonstrators import browser as browser_players
+from cua_lab.demonstrators import lab as lab_players
+from cua_lab.demonstrators import recorder
+from cua_lab.demonstrators.demos import PromptContext
+from cua_lab.demonstrators.expert_play import expert_config
 from cua_lab.desktop.apps import Todo
-from cua_lab.envs import recorder
 from cua_lab.envs.browser import env as browser
-from cua_lab.envs.browser import players as browser_players
 from cua_lab.envs.browser.env import PAGES, BrowserEnvironment
-from cua_lab.envs.chromium_desk import BrowserDesk
-from cua_lab.envs.lab import players as lab_players
+from cua_lab.envs.browser_screen import BrowserScreen
 from cua_lab.envs.lab.env import env as lab
-from cua_lab.envs.miniwob.play import expert_config
-from cua_lab.rollout.episode import play
-from cua_lab.rollout.scripted import ScriptedTransport
-from cua_lab.training.demos import Scene
+from cua_lab.play.episode import play
+from cua_lab.play.scripted import ScriptedTransport
 from tests.conftest import needs_chromium
 
 pytestmark = pytest.mark.browser
@@ -51,7 +51,7 @@ def here(desktops):
     desktop = background.wait(desktops.borrow())
     yield LocalRuntime(
         lambda task: BrowserEnvironment(
-            BrowserDesk(desktop.size, scale=desktop.scale, lent=desktop)
+            BrowserScreen(desktop.size, scale=desktop.scale, lent=desktop)
         )
     )
     background.wait(desktops.give_back(desktop))
@@ -93,7 +93,14 @@ def test_demonstrations_are_the_labs_games_on_the_pages_screens(monkeypatch) -> 
     args = {"width": 128, "height": 128, "target": 1000, "keep_page": True}
     players = [
         room.demonstrator(
-            "2048-score", Scene(None, ()), args, {}, space="0-1000", max_keys=20, turns=2, seed=0
+            "2048-score",
+            PromptContext(None, ()),
+            args,
+            {},
+            space="0-1000",
+            max_keys=20,
+            turns=2,
+            seed=0,
         )
         for room in (browser_players, lab_players)
     ]
@@ -109,7 +116,7 @@ def test_a_move_packs_every_tile_once_like_the_embedded_game(desktops) -> None:
     import random
 
     from cua_lab.desktop.apps import rules2048
-    from cua_lab.desktop.pages import PageServer
+    from cua_lab.desktop.page_server import PageServer
 
     rng = random.Random(0)
     boards = [

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hud.eval import Runtime, Task
 
-from cua_lab.agent import LabAgentConfig
-from cua_lab.rollout.episode import Episode, play
-from cua_lab.rollout.runtimes import dockerfile_of
-from cua_lab.rollout.scripted import ScriptedTransport
+from cua_lab.play.agent import LabAgentConfig
+from cua_lab.play.episode import Episode, play
+from cua_lab.play.runtimes import dockerfile_of
+from cua_lab.play.scripted import ScriptedTransport
 from tests.envs.namespaces import Image, debian
 
 ROOT = Path(__file__).parents[2]

@@ -7,12 +7,12 @@ import pytest
 from hud.eval import LocalRuntime, Run, Task
 from hud.eval.run import rollout
 
-from cua_lab.agent import LabAgent, LabAgentConfig
 from cua_lab.computer.config import ToolConfig
 from cua_lab.desktop.apps import Targets, Todo
 from cua_lab.envs.lab.env import LabEnvironment, build
 from cua_lab.envs.lab.tasks import tasks
-from cua_lab.rollout.scripted import Messages, ScriptedTransport
+from cua_lab.play.agent import LabAgent, LabAgentConfig
+from cua_lab.play.scripted import Messages, ScriptedTransport
 
 FINISH = {"action": "finish"}
 KEYS = {"action": "press", "keys": ["left", "down", "right", "up"] * 5}

@@ -5,16 +5,16 @@ import asyncio
 import psutil
 import pytest
 
+from cua_lab.demonstrators import recorder
+from cua_lab.demonstrators.demos import PromptContext
+from cua_lab.demonstrators.expert_play import expert_config, play_expert
+from cua_lab.demonstrators.experts import EXPERTS, UNSOLVED
+from cua_lab.demonstrators.miniwob import demonstrator
 from cua_lab.desktop.pool import DesktopPool
-from cua_lab.envs import recorder
-from cua_lab.envs.miniwob import pages
+from cua_lab.envs.miniwob import page_urls as pages
 from cua_lab.envs.miniwob.env import env, screen_of
-from cua_lab.envs.miniwob.experts import EXPERTS, UNSOLVED
-from cua_lab.envs.miniwob.play import expert_config, play_expert
-from cua_lab.envs.miniwob.players import demonstrator
 from cua_lab.envs.miniwob.tasks import HELD_OUT, TRAINING, held_out, tasks
 from cua_lab.errors import LabError
-from cua_lab.training.demos import Scene
 from tests.conftest import needs_chromium
 
 pytestmark = [
@@ -203,7 +203,14 @@ def test_options_that_no_expert_takes_are_refused(options) -> None:
 def expert_player(**options):
     args = {"page": "click-test-2", "width": 160, "height": 210, "keep_page": True}
     return demonstrator(
-        "miniwob", Scene(None, ()), args, options, space="0-1000", max_keys=1, turns=1, seed=0
+        "miniwob",
+        PromptContext(None, ()),
+        args,
+        options,
+        space="0-1000",
+        max_keys=1,
+        turns=1,
+        seed=0,
     )
 
 

@@ -12,10 +12,10 @@ from hud.eval.run import rollout
 from openai import AsyncOpenAI
 
 import cua_lab.envs.lab
-from cua_lab.agent import LabAgent, LabAgentConfig
 from cua_lab.computer.config import ToolConfig
 from cua_lab.envs.lab.env import build
-from cua_lab.rollout.scripted import ScriptedTransport
+from cua_lab.play.agent import LabAgent, LabAgentConfig
+from cua_lab.play.scripted import ScriptedTransport
 
 PACKAGE = Path(cua_lab.envs.lab.__file__).parent
 TASK = Task(env="lab", id="2048-score", args={"seed": 1, "turns": 2})

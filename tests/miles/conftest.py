@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from cua_lab.engine.engine import Engine
 from cua_lab.miles.recipe import KEY, load_miles_recipe
 from cua_lab.policy.policy import Policy
 from cua_lab.recipes import Stage, load_recipe
-from cua_lab.recipes.loader import plain
-from cua_lab.serving.engine import Engine
+from cua_lab.recipes.loader import to_tree
 
 TURNS = 2
 WARM_UP = 32
@@ -31,11 +31,11 @@ def game() -> Stage:
 @pytest.fixture(scope="session")
 def warm_policy(game: Stage) -> Policy:
     """Valid calls most of the time, so that rewards differ within a group."""
-    from cua_lab.run.setup import demonstrator_of, new_policy, set_up
-    from cua_lab.training.sft import sft_steps
+    from cua_lab.run.stage_context import build_stage, demonstrator_of, new_policy
+    from cua_lab.training.warmup import sft_steps
 
     recipe = load_recipe("smoke", [f"sft.steps={WARM_UP}"])
-    setup = set_up(recipe, game)
+    setup = build_stage(recipe, game)
     policy = new_policy(setup, demonstrator_of(setup))
     for _ in sft_steps(policy, demonstrator_of(setup), game.sft.config(0)):
         pass
@@ -100,7 +100,7 @@ def session_args(router: tuple[str, int], checkpoint: Path, game: Stage) -> Any:
         sglang_router_port=router[1],
         hf_checkpoint=str(checkpoint),
         partial_rollout=False,
-        **{KEY: plain(recipe)},
+        **{KEY: to_tree(recipe)},
     )
 
 

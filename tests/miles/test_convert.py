@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from cua_lab.miles.convert import to_miles
-from cua_lab.rollout.ledger import TokenLedger
-from cua_lab.rollout.sample import Sample
-from cua_lab.rollout.stitched import Segment, Stitched
+from cua_lab.stitching.ledger import TokenLedger
+from cua_lab.stitching.sample import Sample
+from cua_lab.stitching.stitched import Segment, Stitched
 from tests.miles.standin import sample_classes
 
 PAD = 9

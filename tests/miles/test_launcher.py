@@ -25,7 +25,7 @@ from cua_lab.miles.launcher import (
     write_resolved,
 )
 from cua_lab.miles.recipe import MilesRecipe, load_miles_recipe
-from cua_lab.rollout.keys import load_key
+from cua_lab.play.api_keys import load_key
 from tests.miles.standin import StandIn
 
 SECRET = "dtn_planted-5f0c2e77-not-a-real-key"

@@ -18,7 +18,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from cua_lab.notebooks import KERNELSPEC, LANGUAGE_INFO, NOTEBOOKS, WIDGET_VIEW, missing_for
+from cua_lab.lessons.notebooks import KERNELSPEC, LANGUAGE_INFO, NOTEBOOKS, WIDGET_VIEW, missing_for
 
 LESSONS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 CODE_LINES = 16

@@ -5,11 +5,10 @@ from functools import partial
 
 import pytest
 
-from cua_lab.envs import recorder
+from cua_lab.demonstrators import demos, recorder
 from cua_lab.recipes import load_recipe
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.job import run_recipe
-from cua_lab.training import demos
 from tests.conftest import needs_chromium
 
 pytestmark = [

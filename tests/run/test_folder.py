@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cua_lab.errors import LabError
-from cua_lab.run.estimate import estimate
-from cua_lab.run.folder import RunFolder, plain
+from cua_lab.run.folder import RunFolder, to_jsonable
+from cua_lab.stats import estimate
 
 
 def test_a_second_run_of_the_same_name_is_refused_with_the_three_ways_on(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_resuming_drops_the_records_of_steps_that_will_be_done_again(tmp_path: P
 
 def test_what_is_not_finite_is_written_as_missing_and_never_as_zero() -> None:
     value = {"a": math.nan, "b": np.float32(0.5), "c": (math.inf, np.int64(3))}
-    assert json.loads(json.dumps(plain(value), allow_nan=False)) == {
+    assert json.loads(json.dumps(to_jsonable(value), allow_nan=False)) == {
         "a": None,
         "b": 0.5,
         "c": [None, 3],

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from cua_lab.play.episode import Episode
 from cua_lab.recipes import Recipe, load_recipe
-from cua_lab.rollout.episode import Episode
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.job import run_recipe
 from cua_lab.run.progress import Progress
-from cua_lab.run.setup import set_up
 from cua_lab.run.stage import StageRun
+from cua_lab.run.stage_context import build_stage
 
 SUMMARY = {
     "recipe",
@@ -134,7 +134,7 @@ def played(path: Path, stage: str, concurrency: int) -> list[Episode]:
     """One GRPO step's episodes of the warmed-up policy."""
     recipe = load_recipe("smoke", [f"run.concurrency={concurrency}"])
     folder = RunFolder(path)
-    run = StageRun.open(set_up(recipe, recipe.stage(stage)), folder, Progress.load(folder))
+    run = StageRun.open(build_stage(recipe, recipe.stage(stage)), folder, Progress.load(folder))
     try:
         return asyncio.run(run.worker.play(run.setup.training_plans(0)))
     finally:
@@ -165,7 +165,7 @@ def test_a_dead_screen_is_a_failure_that_leaves_its_siblings_alone(
     path = warm_copy()
     recipe = load_recipe("smoke")
     folder = RunFolder(path)
-    run = StageRun.open(set_up(recipe, recipe.stage("click")), folder, Progress.load(folder))
+    run = StageRun.open(build_stage(recipe, recipe.stage("click")), folder, Progress.load(folder))
     screenshot, asked = ComputerTool.screenshot, iter(range(1000))
 
     async def dies_once(self: ComputerTool) -> Any:

@@ -8,12 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from cua_lab.dataset.asking import load_asking
+from cua_lab.dataset.grounding import read_samples
 from cua_lab.dataset.predict import predict_with_policy, questions_of
-from cua_lab.dataset.sample import read_samples
+from cua_lab.dataset.prompt_format import load_asking
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import load_policy
-from cua_lab.recipes.sft import load_sft_recipe
+from cua_lab.recipes.sft_recipe import load_sft_recipe
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.sft_job import run_sft
 from cua_lab.viz.runfiles import read_run

@@ -5,13 +5,13 @@ from itertools import pairwise
 import pytest
 
 from cua_lab.errors import LabError
+from cua_lab.play.episode import Episode
 from cua_lab.recipes import dump_recipe, parse_recipe
-from cua_lab.rollout.episode import Episode
-from cua_lab.run.estimate import Estimate
 from cua_lab.run.folder import RunFolder
-from cua_lab.run.measure import in_words, measure
+from cua_lab.run.measure import describe_result, measure
 from cua_lab.run.progress import Progress
-from cua_lab.run.setup import demonstrator_of, set_up
+from cua_lab.run.stage_context import build_stage, demonstrator_of
+from cua_lab.stats import Estimate
 
 RECIPE = """
 grpo: {groups: 4, group_size: 2}
@@ -23,7 +23,7 @@ stages:
 
 def setup_of(text=RECIPE, *overrides):
     recipe = parse_recipe(text, overrides=overrides)
-    return set_up(recipe, recipe.stages[0])
+    return build_stage(recipe, recipe.stages[0])
 
 
 def test_variants_are_dealt_in_turn_and_a_group_has_one():
@@ -132,9 +132,9 @@ def test_where_rewards_may_be_negative_the_words_are_about_success():
     before = measure(episodes(a=[1.0] * 40 + [-1.0] * 60))
     after = measure(episodes(a=[1.0] * 90 + [-1.0] * 10))
     blind = {name: measure(episodes(a=[1.0] * 10 + [-1.0] * 90)) for name in ("shuffled", "blank")}
-    words = in_words(before, after, blind)
+    words = describe_result(before, after, blind)
     assert "success rate went from 0.400" in words
     assert "to 0.900" in words
     assert "It looks: the same policy gets 0.100" in words
-    seen = in_words(before, after, {"blank": after})
+    seen = describe_result(before, after, {"blank": after})
     assert "does not read the screen" in seen

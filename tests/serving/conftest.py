@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from cua_lab.engine.engine import Engine
+from cua_lab.engine.generation import Generation
 from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy, load_policy
 from cua_lab.policy.tokenizer import Corpus
-from cua_lab.serving.engine import Engine
-from cua_lab.serving.generation import Generation
 from tests.policy.conftest import corpus, qwen25_checkpoint  # noqa: F401  (fixtures)
 
 TINY = Shape(hidden=32, layers=3, vision_hidden=32, mlp_ratio=2, init_std=0.3)

@@ -8,12 +8,10 @@ import httpx
 import pytest
 from openai import AsyncOpenAI
 
+from cua_lab.engine.engine import Engine
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import Policy
 from cua_lab.policy.template import image_part
-from cua_lab.rollout.stitch import stitch
-from cua_lab.rollout.turn import Turn
-from cua_lab.rollout.vision import episode_images
 from cua_lab.serving.continuation import (
     ExactContinuation,
     TemplateRenderer,
@@ -22,9 +20,11 @@ from cua_lab.serving.continuation import (
     sampling_params,
 )
 from cua_lab.serving.dialects import MissingTokenIds, read_choice
-from cua_lab.serving.engine import Engine
 from cua_lab.serving.server import create_app
 from cua_lab.serving.shim import SLOT_HEADER, ShimTransport
+from cua_lab.stitching.episode_images import episode_images
+from cua_lab.stitching.stitch import stitch
+from cua_lab.stitching.turn import Turn
 from tests.recordings import SGLANG, recording
 from tests.serving.conftest import screen
 

@@ -10,15 +10,15 @@ from typing import Any
 import httpx
 import pytest
 
+from cua_lab.engine.engine import Engine
+from cua_lab.engine.generation import Choice, Generation, GenerationRequest
+from cua_lab.engine.token_sampling import SamplingParams
 from cua_lab.policy.policy import Policy, build_policy
 from cua_lab.policy.template import image_part
 from cua_lab.policy.tokenizer import Corpus
-from cua_lab.serving.engine import Engine
-from cua_lab.serving.generation import Choice, Generation, GenerationRequest
-from cua_lab.serving.sampling import SamplingParams
 from cua_lab.serving.server import SLOT_HEADER, create_app
-from cua_lab.serving.wire import Wanted
-from cua_lab.serving.wire_out import Answer, chat_response
+from cua_lab.serving.wire import ResponseOptions
+from cua_lab.serving.wire_out import ResponseContext, chat_response
 from tests.recordings import SGLANG, recording
 from tests.serving.conftest import TINY, screen
 
@@ -240,7 +240,9 @@ def test_token_in_equals_the_chat_that_gave_the_ids(engine: Engine, tiny: Policy
     assert "4 image tokens but 1 images" in post(engine, expanded).json()["message"]
 
 
-def answer_saying(engine: Engine, text: str, finish: str = "stop", seed: int = 0) -> Answer:
+def answer_saying(
+    engine: Engine, text: str, finish: str = "stop", seed: int = 0
+) -> ResponseContext:
     """An answer as if the policy had said `text`."""
     tokenizer = engine.policy.tokenizer
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -249,7 +251,9 @@ def answer_saying(engine: Engine, text: str, finish: str = "stop", seed: int = 0
     choice = Choice(tuple(ids), (-1.0,) * len(ids), (), finish, matched, seed)
     prompt = engine.prompt([5, 6])
     generation = Generation(prompt, (choice,), (), 0, "default")
-    return Answer(generation, GenerationRequest(prompt, SamplingParams()), engine.detokenizer, 0.0)
+    return ResponseContext(
+        generation, GenerationRequest(prompt, SamplingParams()), engine.detokenizer, 0.0
+    )
 
 
 CALL = '<tool_call>\n{"name": "computer", "arguments": {"action": "click", "x": 44}}\n</tool_call>'
@@ -257,7 +261,7 @@ CALL = '<tool_call>\n{"name": "computer", "arguments": {"action": "click", "x": 
 
 def test_calls_become_tool_calls_and_the_reason_says_so(engine: Engine) -> None:
     recorded = recording(SGLANG, "b7_forced_text_and_two_tool_calls")["response"]["choices"][0]
-    wanted = Wanted("tiny", tools=("computer",), output_ids=True)
+    wanted = ResponseOptions("tiny", tools=("computer",), output_ids=True)
     body = chat_response(answer_saying(engine, f"I click. {CALL}\n{CALL}"), wanted)
     choice = body["choices"][0]
     assert shape(choice["message"]) == shape(recorded["message"])
@@ -274,7 +278,8 @@ def test_a_call_that_does_not_parse_leaves_an_empty_message(
     engine: Engine, text: str, finish: str
 ) -> None:
     body = chat_response(
-        answer_saying(engine, text, finish), Wanted("tiny", tools=("computer",), output_ids=True)
+        answer_saying(engine, text, finish),
+        ResponseOptions("tiny", tools=("computer",), output_ids=True),
     )
     choice = body["choices"][0]
     assert choice["message"] == {"role": "assistant", "content": "", "reasoning_content": None}
@@ -286,7 +291,7 @@ def test_call_ids_are_unique_and_the_same_in_every_run(engine: Engine) -> None:
     """Stored notebook outputs hold them."""
 
     def ids(seed: int) -> list[str]:
-        wanted = Wanted("tiny", tools=("computer",))
+        wanted = ResponseOptions("tiny", tools=("computer",))
         body = chat_response(answer_saying(engine, f"{CALL}\n{CALL}", seed=seed), wanted)
         return [call["id"] for call in body["choices"][0]["message"]["tool_calls"]]
 

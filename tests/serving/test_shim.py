@@ -14,9 +14,9 @@ from hud.agents.types import OpenAIChatConfig
 from openai import APIStatusError, AsyncOpenAI
 
 from cua_lab.errors import LabError
-from cua_lab.rollout.turn import Turn
 from cua_lab.serving.dialects import MissingTokenIds
 from cua_lab.serving.shim import SLOT_HEADER, ShimTransport
+from cua_lab.stitching.turn import Turn
 from tests.recordings import SGLANG, SGLANG_BF16, VLLM, recording
 
 BASE = "http://engine/v1"

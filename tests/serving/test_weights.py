@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from cua_lab.engine.decoder import Decoder
 from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy
 from cua_lab.policy.tokenizer import Corpus
-from cua_lab.serving.decoder import Decoder
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,12 @@ import torch
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import load_policy
 from cua_lab.recipes import GrpoSettings
-from cua_lab.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint, torn
+from cua_lab.training.checkpoint import (
+    corruption_of,
+    latest_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 from cua_lab.training.trainer import GRPOTrainer
 from tests.training.toys import batch, tiny_policy
 
@@ -114,7 +119,7 @@ def test_a_state_that_was_never_written_to_the_end_is_torn(tmp_path):
     saved(tmp_path)
     path = tmp_path / "step-000001"
     (path / "training/state.json").write_text('{"trainer": {')
-    assert "state.json cannot be read" in str(torn(path))
+    assert "state.json cannot be read" in str(corruption_of(path))
     assert latest_checkpoint(tmp_path) is None
 
 

@@ -9,7 +9,7 @@ import torch
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import load_policy
 from cua_lab.policy.scoring import collate, score
-from cua_lab.recipes.sft import ModelSettings, TrainSettings
+from cua_lab.recipes.sft_recipe import ModelSettings, TrainSettings
 from cua_lab.training.finetune import precision_of, rate_at
 from tests.support_sft import draw, trainer
 

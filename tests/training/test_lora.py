@@ -8,7 +8,7 @@ import torch
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import Policy, load_policy
 from cua_lab.policy.scoring import collate, score
-from cua_lab.recipes.sft import LoraSettings
+from cua_lab.recipes.sft_recipe import LoraSettings
 from cua_lab.training.finetune import Finetune
 from cua_lab.training.lora import Adapter, attach
 from tests.support_sft import draw, trainer

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from cua_lab.dataset.conversations import to_article, to_tool_calls
-from cua_lab.dataset.sample import GroundingSample, read_samples
+from cua_lab.dataset.grounding import GroundingSample, read_samples
 from cua_lab.errors import LabError
 from cua_lab.policy.template import call_text
-from cua_lab.recipes.sft import DataSettings
-from cua_lab.training.sft_data import TrainingData, batches, read_training_rows
+from cua_lab.recipes.sft_recipe import DataSettings
+from cua_lab.training.sft_data import SftDataset, batches, read_training_rows
 from tests.support_sft import NO_TOOLS, draw, trainer
 
 
@@ -21,7 +21,7 @@ def file(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def data(file: Path) -> TrainingData:
+def data(file: Path) -> SftDataset:
     return trainer(file)[0]._data
 
 
@@ -32,7 +32,7 @@ def variant(file: Path, name: str, lines: list[dict]) -> Path:
     return path
 
 
-def test_exactly_the_call_and_its_end_carry_loss(file: Path, data: TrainingData) -> None:
+def test_exactly_the_call_and_its_end_carry_loss(file: Path, data: SftDataset) -> None:
     """Without the end token answers never end (verl#3562, slime#514)."""
     samples = list(read_samples(file))
     for index in (0, 5):
@@ -50,7 +50,7 @@ def test_exactly_the_call_and_its_end_carry_loss(file: Path, data: TrainingData)
 
 
 def test_rows_and_conversations_in_either_shape_are_the_same_example(
-    file: Path, data: TrainingData
+    file: Path, data: SftDataset
 ) -> None:
     samples = list(read_samples(file))
     for name, shape in (("article.jsonl", to_article), ("calls.jsonl", to_tool_calls)):
@@ -59,7 +59,7 @@ def test_rows_and_conversations_in_either_shape_are_the_same_example(
         assert list(again.example(3).example.ids) == list(data.example(3).example.ids)
 
 
-def test_a_chat_template_that_drops_calls_is_refused(file: Path, data: TrainingData) -> None:
+def test_a_chat_template_that_drops_calls_is_refused(file: Path, data: SftDataset) -> None:
     """Qwen2.5-VL's own: the loss would cover nothing but <|im_end|>, and look healthy."""
     fresh = trainer(file)[0]._data
     fresh._texts.clear()
@@ -110,7 +110,7 @@ def test_mistakes_name_the_line(file: Path) -> None:
         trainer(file.with_name("none.jsonl"))
 
 
-def test_every_row_comes_once_an_epoch_and_never_in_the_same_order(data: TrainingData) -> None:
+def test_every_row_comes_once_an_epoch_and_never_in_the_same_order(data: SftDataset) -> None:
     rows = data.reader.rows
     drawn = list(batches(rows, DataSettings(), count=6, size=4, seed=0))
     flat = [index for batch in drawn for index in batch]
@@ -119,7 +119,7 @@ def test_every_row_comes_once_an_epoch_and_never_in_the_same_order(data: Trainin
     assert drawn == list(batches(rows, DataSettings(), count=6, size=4, seed=0))
 
 
-def test_a_curriculum_begins_with_the_easy_rows(file: Path, data: TrainingData) -> None:
+def test_a_curriculum_begins_with_the_easy_rows(file: Path, data: SftDataset) -> None:
     samples = list(read_samples(file))
     hard = [
         s.to_row() | {"instruction": s.instruction + " " + "please " * 30, "steps": 6}

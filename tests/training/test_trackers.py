@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from cua_lab.errors import LabError
-from cua_lab.recipes.sft import TrackSettings, WandbSettings
+from cua_lab.recipes.sft_recipe import TrackSettings, WandbSettings
 from cua_lab.training.trackers import Trackers
 
 

@@ -11,11 +11,11 @@ from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy
 from cua_lab.policy.scoring import Example, collate, masked_logits, policy_forward
 from cua_lab.policy.tokenizer import Corpus
-from cua_lab.rollout.codec import codec_from_tokenizer
-from cua_lab.rollout.sample import Sample, failed_sample, samples_of
-from cua_lab.rollout.stitch import stitch
-from cua_lab.rollout.turn import Turn
-from cua_lab.rollout.vision import episode_images
+from cua_lab.stitching.codec import codec_from_tokenizer
+from cua_lab.stitching.episode_images import episode_images
+from cua_lab.stitching.sample import Sample, failed_sample, samples_of
+from cua_lab.stitching.stitch import stitch
+from cua_lab.stitching.turn import Turn
 
 Reward = Callable[[Sequence[int]], float]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from PIL import Image, ImageDraw
 
-from cua_lab.rollout.divergence import Divergence
-from cua_lab.rollout.ledger import TokenLedger
-from cua_lab.rollout.stitched import Role, Segment, Stitched
+from cua_lab.stitching.divergence import Divergence
+from cua_lab.stitching.ledger import TokenLedger
+from cua_lab.stitching.stitched import Role, Segment, Stitched
 from cua_lab.viz.frames import Frame
 
 PAD, START, END, SEE, SEEN, CALL, CALLED = 300, 301, 302, 303, 304, 305, 306

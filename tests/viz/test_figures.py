@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from cua_lab.errors import LabError
-from cua_lab.rollout.episode import Action, Episode
+from cua_lab.play.episode import Action, Episode
 from cua_lab.viz import Frame, curves, episode_frames, filmstrip, group_view, read_run
 from cua_lab.viz.filmstrip import CELL, marked
 from cua_lab.viz.frames import frames_of, key_summary, png_uri

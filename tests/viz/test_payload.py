@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cua_lab.errors import LabError
-from cua_lab.rollout.sample import Sample
+from cua_lab.stitching.sample import Sample
 from cua_lab.viz.frames import Frame
 from cua_lab.viz.payload import ROLES, token_text, viewer_payload
 from tests.viz.episodes import END, WordCodec, board, episode, frame

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cua_lab.cli import app
-from cua_lab.cli.report import report as _  # noqa: F401 - registers the command
+from cua_lab.cli.report_command import report as _  # noqa: F401 - registers the command
 from cua_lab.errors import LabError
 from cua_lab.viz import read_run
 from cua_lab.viz.report import report_html, write_report

@@ -23,7 +23,7 @@ from typing import Any
 
 from cua_lab.dataset.formats import Row, need, rest
 from cua_lab.dataset.formats.pyautogui import parse_actions
-from cua_lab.dataset.sample import box_of
+from cua_lab.dataset.grounding import box_of
 from cua_lab.errors import LabError
 
 LICENCE = "per subset, see its card"

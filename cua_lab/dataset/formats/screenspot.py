@@ -21,7 +21,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cua_lab.dataset.formats import Row, need, rest
-from cua_lab.dataset.sample import box_of
+from cua_lab.dataset.grounding import box_of
 from cua_lab.dataset.spaces import Box, Space
 from cua_lab.errors import LabError
 

@@ -79,7 +79,7 @@ class Game2048(Painted):
 
     def key(self, keysym: int, down: bool) -> None:
         """An arrow key going down is a move; auto-repeat (down again) is another one."""
-        direction = KEYS.get(keysyms.plain(keysym)) if down else None
+        direction = KEYS.get(keysyms.fold_keypad(keysym)) if down else None
         if direction is not None:
             self.push(direction)
 

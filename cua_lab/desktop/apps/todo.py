@@ -98,7 +98,7 @@ class Todo(Painted):
 
     def key(self, keysym: int, down: bool) -> None:
         """Tab moves the focus; what another key does is up to the widget that has it."""
-        keysym = keysyms.plain(keysym)
+        keysym = keysyms.fold_keypad(keysym)
         if keysym in keysyms.SHIFTS or keysym in keysyms.COMMANDS:
             (self._held.add if down else self._held.discard)(keysym)
         elif down:

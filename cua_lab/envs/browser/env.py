@@ -22,8 +22,8 @@ from cua_lab import __version__
 from cua_lab.desktop.apps import Game2048, Todo
 from cua_lab.desktop.apps.todo import CHORES
 from cua_lab.desktop.chromium import ChromiumDesktop
-from cua_lab.desktop.pages import PageServer
-from cua_lab.envs.chromium_desk import MOST_IN_PROCESS, REAL_SCREEN, BrowserDesk, page_size
+from cua_lab.desktop.page_server import PageServer
+from cua_lab.envs.browser_screen import MOST_IN_PROCESS, REAL_SCREEN, BrowserScreen, page_size
 from cua_lab.envs.lab import grading
 from cua_lab.envs.lab.env import _check_tile, graded, start
 from cua_lab.errors import LabError
@@ -39,7 +39,7 @@ Episode = AsyncGenerator[dict[str, Any], Any]
 class BrowserEnvironment(Environment):
     """The env: one browser and five templates."""
 
-    def __init__(self, desk: BrowserDesk) -> None:
+    def __init__(self, desk: BrowserScreen) -> None:
         super().__init__(NAME, version=__version__)
         self._desk = desk
         self.initialize(self._open)
@@ -171,12 +171,12 @@ def build(task: Task | None = None) -> BrowserEnvironment:
     args = task.args if task else {}
     size, _ = page_size(args, SIZE)
     keep = page_url("2048") if args.get("keep_page") else None
-    return BrowserEnvironment(BrowserDesk(size, pooled=True, keep=keep))
+    return BrowserEnvironment(BrowserScreen(size, pooled=True, keep=keep))
 
 
 def build_on(desktop: ChromiumDesktop) -> BrowserEnvironment:
     """A new env on this desktop, which somebody else ends."""
-    return BrowserEnvironment(BrowserDesk(desktop.size, scale=desktop.scale, lent=desktop))
+    return BrowserEnvironment(BrowserScreen(desktop.size, scale=desktop.scale, lent=desktop))
 
 
-env = BrowserEnvironment(BrowserDesk(SIZE))
+env = BrowserEnvironment(BrowserScreen(SIZE))

@@ -4,7 +4,7 @@
 
 An episode's start is a function of its arguments alone, so all members of a group start from the
 same pixels. Rewards come from the app's state. A start frame also says how many turns the episode
-has (`bindings["screen"]["turns"]`, read by `cua_lab.agent`).
+has (`bindings["screen"]["turns"]`, read by `cua_lab.play.agent`).
 
 `build` makes a new env for each episode: `LocalRuntime(build)` runs many at a time in one process.
 `env` is the one that a source path or `python -m hud.environment.server` serves: one at a time.
@@ -21,7 +21,7 @@ from cua_lab import __version__
 from cua_lab.desktop.apps import Game2048, Targets, Todo
 from cua_lab.desktop.apps.todo import CHORES
 from cua_lab.envs.lab import grading
-from cua_lab.envs.lab.desk import SCREEN, Desk
+from cua_lab.envs.lab.app_screen import SCREEN, AppScreen
 from cua_lab.errors import LabError
 
 NAME = "lab"
@@ -35,7 +35,7 @@ class LabEnvironment(Environment):
 
     def __init__(self) -> None:
         super().__init__(NAME, version=__version__)
-        self._desk = Desk()
+        self._desk = AppScreen()
         self.initialize(self._open)
         self.shutdown(self._desk.close)
         for id, template in (

@@ -19,8 +19,14 @@ from hud.eval import Task
 
 from cua_lab import __version__
 from cua_lab.desktop.chromium import ChromiumDesktop
-from cua_lab.envs.chromium_desk import MOST_IN_PROCESS, REAL_SCREEN, SCREEN, BrowserDesk, page_size
-from cua_lab.envs.miniwob import pages
+from cua_lab.envs.browser_screen import (
+    MOST_IN_PROCESS,
+    REAL_SCREEN,
+    SCREEN,
+    BrowserScreen,
+    page_size,
+)
+from cua_lab.envs.miniwob import page_urls as pages
 from cua_lab.errors import LabError
 
 NAME = "miniwob"
@@ -33,7 +39,7 @@ SIZE = (320, 420)
 class MiniwobEnvironment(Environment):
     """The env: one browser and one template."""
 
-    def __init__(self, desk: BrowserDesk) -> None:
+    def __init__(self, desk: BrowserScreen) -> None:
         super().__init__(NAME, version=__version__)
         self._desk = desk
         self.initialize(self._open)
@@ -85,12 +91,12 @@ def build(task: Task | None = None) -> MiniwobEnvironment:
     args = task.args if task else {}
     size, scale = screen_of(args)
     keep = pages.url(args["page"]) if args.get("keep_page") else None
-    return MiniwobEnvironment(BrowserDesk(size, scale=scale, pooled=True, keep=keep))
+    return MiniwobEnvironment(BrowserScreen(size, scale=scale, pooled=True, keep=keep))
 
 
 def build_on(desktop: ChromiumDesktop) -> MiniwobEnvironment:
     """A new env on this desktop, whose owner may look into the page: experts do."""
-    return MiniwobEnvironment(BrowserDesk(desktop.size, scale=desktop.scale, lent=desktop))
+    return MiniwobEnvironment(BrowserScreen(desktop.size, scale=desktop.scale, lent=desktop))
 
 
-env = MiniwobEnvironment(BrowserDesk(SIZE, scale=SIZE[0] / pages.PAGE_WIDTH))
+env = MiniwobEnvironment(BrowserScreen(SIZE, scale=SIZE[0] / pages.PAGE_WIDTH))

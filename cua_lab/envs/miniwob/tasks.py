@@ -6,7 +6,7 @@ Both hold pages that the experts solve. The held-out pages ask for the skills of
 
 from hud.eval import Task
 
-from cua_lab.envs.miniwob import pages
+from cua_lab.envs.miniwob import page_urls as pages
 from cua_lab.envs.miniwob.env import env
 from cua_lab.errors import LabError
 

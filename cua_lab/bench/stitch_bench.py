@@ -1,0 +1,139 @@
+"""How long stitching takes: ours beside the published way, over synthetic episodes.
+
+An episode is a growing prompt with one screenshot a turn and a call for each answer, its ids parsed
+from JSON as they come from a server. With divergences, every answer has a blank line before its
+call that the next prompt shows as a single newline. Times are CPU-ms, the best of several, so that
+a busy machine measures nearly the same.
+"""
+
+import json
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from time import process_time
+from typing import TypeVar
+
+from cua_lab.bench.published_stitch import stitch_by_walking
+from cua_lab.stitching.codec import TableCodec
+from cua_lab.stitching.stitch import stitch
+from cua_lab.stitching.turn import Turn
+
+T = TypeVar("T")
+CONTROL = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>")
+TOKENS_A_TURN = 667
+"""16,000 tokens in 24 turns."""
+ANSWER = "The red button is on the left of the window, so I will click in its middle"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measured episode."""
+
+    turns: int
+    tokens: int
+    divergences: int
+    sampled: int
+    kept: int
+    """Tokens that carry loss."""
+    record_ms: float
+    """Building the turns from parsed JSON, once per model call."""
+    ours_ms: float
+    reference_ms: float
+    reference_kept: int
+
+
+class Vocabulary:
+    """Gives each text an id as it comes, above the control ids."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, int] = {}
+
+    def __call__(self, *texts: str) -> list[int]:
+        return [self._id(text) for text in texts]
+
+    def _id(self, text: str) -> int:
+        if text in CONTROL:
+            return 1000 + CONTROL.index(text)
+        return self.ids.setdefault(text, 2000 + len(self.ids))
+
+    def codec(self) -> TableCodec:
+        table = {token_id: text.encode() for text, token_id in self.ids.items()}
+        control = {1000 + index: name for index, name in enumerate(CONTROL)}
+        return TableCodec(table, control, image_pad_id=1000 + CONTROL.index("<|image_pad|>"))
+
+
+def episode(
+    turns: int, *, diverging: bool, seed: int = 0
+) -> tuple[list[tuple[list[int], list[int]]], TableCodec]:
+    """(prompt, output) ids of each turn, and their codec."""
+    say, dice = Vocabulary(), random.Random(seed)
+    prompt = say("<|im_start|>", "system", "\n", "You drive.", "<|im_end|>", "\n")
+    prompt += _screen(say, TOKENS_A_TURN // 2)
+    pairs = []
+    for _ in range(turns):
+        call = [*_call(say, dice), *say("<|im_end|>")]
+        words = say(*(f" {word}" for word in ANSWER.split(" ")))
+        output = [*words, *say(".\n\n" if diverging else ".\n"), *call]
+        shown = [*words, *say(".\n"), *call]
+        pairs.append((prompt, output))
+        room = TOKENS_A_TURN - len(shown) - 20
+        prompt = [*prompt, *shown, *_screen(say, room)]
+    return pairs, say.codec()
+
+
+def _screen(say: Vocabulary, visual: int) -> list[int]:
+    before = say("\n", "<|im_start|>", "user", "\n", "Tool returned the following:")
+    image = say("<|vision_start|>", *["<|image_pad|>"] * visual, "<|vision_end|>")
+    return [*before, *image, *say("<|im_end|>", "\n", "<|im_start|>", "assistant", "\n")]
+
+
+def _call(say: Vocabulary, dice: random.Random) -> list[int]:
+    x, y = (f"{dice.randrange(1000):03}" for _ in range(2))
+    head = say("<tool_call>", "\n", '{"', "name", '":', ' "', "computer", '",', ' "')
+    head += say("arguments", '":', ' {"', "action", '":', ' "', "click", '",', ' "')
+    place = say("x", '":', " ", f"1{x}", ",", ' "', "y", '":', " ", f"1{y}", "}}")
+    return [*head, *place, *say("\n", "</tool_call>")]
+
+
+def measure(turns: int, *, diverging: bool, repeats: int = 9) -> Row:
+    """Time both ways on one episode."""
+    pairs, codec = episode(turns, diverging=diverging)
+    wire = json.dumps(pairs)
+    parsed = json.loads(wire)  # ids from a server are new objects in every answer
+    record_ms, made = _best(lambda: _recorded(parsed), repeats)
+    ours_ms, sequences = _best(lambda: stitch(made, codec), repeats)
+    reference_ms, (_, mask, _) = _best(lambda: stitch_by_walking(made, codec), repeats)
+    (stitched,) = sequences
+    return Row(
+        turns=turns,
+        tokens=len(stitched.tokens),
+        divergences=len(stitched.divergences),
+        sampled=stitched.ledger.sampled,
+        kept=stitched.ledger.trained,
+        record_ms=record_ms,
+        ours_ms=ours_ms,
+        reference_ms=reference_ms,
+        reference_kept=sum(mask),
+    )
+
+
+def _recorded(parsed: list[tuple[list[int], list[int]]]) -> list[Turn]:
+    return [Turn(tuple(prompt), tuple(output), (-0.5,) * len(output)) for prompt, output in parsed]
+
+
+def _best(run: Callable[[], T], repeats: int) -> tuple[float, T]:
+    times = []
+    for _ in range(repeats):
+        started = process_time()
+        result = run()
+        times.append(process_time() - started)
+    return min(times) * 1e3, result
+
+
+def table(turn_counts: Iterable[int] = (8, 24, 96), *, repeats: int = 9) -> list[Row]:
+    """Every number of turns, without and with a divergence in each turn."""
+    return [
+        measure(turns, diverging=diverging, repeats=repeats)
+        for turns in turn_counts
+        for diverging in (False, True)
+    ]

@@ -1,0 +1,99 @@
+"""`cua-lab miles`: the same tasks and numbers on a cluster, under Miles."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cua_lab.cli import app
+from cua_lab.cli.doctor_command import COLOUR
+
+
+@app.command()
+def miles(
+    recipe: Annotated[
+        Path | None, typer.Option(help="A recipe file; the published one without it.")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="Hugging Face folder of the model.")] = None,
+    data: Annotated[Path | None, typer.Option(help="JSONL of task rows.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for checkpoints and dumps; must outlive the node.")
+    ] = None,
+    sources: Annotated[
+        Path | None, typer.Option("--miles", help="Miles' sources, the folder with train.py.")
+    ] = None,
+    mode: Annotated[str, typer.Option(help="normal, rollout-only or smoke.")] = "normal",
+    dry_run: Annotated[
+        bool, typer.Option(help="Check and print the command; run nothing.")
+    ] = False,
+    costs: Annotated[bool, typer.Option(help="Print what the numbers cost, and stop.")] = False,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override a number: train.lr=2e-6", metavar="KEY=VALUE"),
+    ] = None,
+) -> None:
+    """Check this node, print Miles' command, and start it."""
+    from cua_lab.miles.launcher import command_of, for_mode, launch, write_resolved
+    from cua_lab.miles.recipe import PUBLISHED, load_miles_recipe
+
+    paths = {
+        "model.path": model,
+        "tasks.data": data,
+        "cluster.output": output,
+        "cluster.miles": sources,
+    }
+    given = [f"{key}={path.resolve()}" for key, path in paths.items() if path is not None]
+    loaded = load_miles_recipe(recipe or PUBLISHED, [*(overrides or []), *given])
+    sized = for_mode(loaded, mode)  # type: ignore[arg-type]
+    if costs:
+        _show_costs(sized)
+        return
+    missing = _show_checks(sized, trains=mode == "normal")
+    command = command_of(loaded, mode)  # type: ignore[arg-type]
+    if dry_run or not missing:
+        typer.echo(f"\n{command.shown()}\n")
+    if missing:
+        typer.secho(f"not ready: {', '.join(missing)}", fg="red")
+        raise typer.Exit(1)
+    if dry_run:
+        typer.secho("ready; nothing was started", fg="green")
+        return
+    write_resolved(loaded, mode)  # type: ignore[arg-type]
+    raise typer.Exit(launch(command))
+
+
+def _show_checks(recipe: object, *, trains: bool) -> list[str]:
+    """Print every check; the names of those that failed."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from cua_lab.miles.preflight import preflight
+    from cua_lab.miles.recipe import MilesRecipe
+
+    assert isinstance(recipe, MilesRecipe)
+    checks = preflight(recipe, trains=trains)
+    table = Table(box=None, pad_edge=False)
+    for column in ("", "check", "saw", "what to do"):
+        table.add_column(column, overflow="fold")
+    for check in checks:
+        mark = f"[{COLOUR[check.status]}]{check.status}[/]"
+        table.add_row(mark, check.name, escape(check.saw), escape(check.fix))
+    Console().print(table)
+    return [check.name for check in checks if check.status == "fail"]
+
+
+def _show_costs(recipe: object) -> None:
+    from cua_lab.miles.agreement import compare
+    from cua_lab.miles.cost import costs_of
+    from cua_lab.miles.recipe import MilesRecipe
+
+    assert isinstance(recipe, MilesRecipe)
+    for name, text in costs_of(recipe).lines():
+        typer.echo(f"{name:<18}{text}")
+    typer.echo("\nagainst our own trainer's defaults:")
+    for one in compare(recipe):
+        relation = "=" if one.ours == one.miles else "differs"
+        typer.echo(
+            f"{one.name:<18}{one.ours!s:<8} {one.miles!s:<8} {relation} {one.reason}".rstrip()
+        )

@@ -1,0 +1,151 @@
+"""How a policy is asked for an action on a screenshot, and how its answer is read.
+
+    sample ──▶ messages (system, user: text, image), tool schema ──▶ call ──▶ a point in 0-1
+
+The same words train a policy (`training.sft_data`) and measure it (`dataset.predict`), and they are
+the agent's, so that GRPO goes on from there. An exported folder keeps them as `asking.json`.
+
+Invariant: `read` undoes `call` up to the space's rounding, and goes through the tool's own checks:
+an answer that the tool would refuse is no point.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from cua_lab.computer.config import ACTIONS, ToolConfig
+from cua_lab.computer.coordinates import View
+from cua_lab.computer.schema import CallError, parse_call, tool_schema
+from cua_lab.dataset.conversations import to_tool_calls
+from cua_lab.dataset.grounding import GroundingSample
+from cua_lab.dataset.spaces import Point, Size, point_to_unit
+from cua_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from cua_lab.policy.policy import Policy
+    from cua_lab.policy.vision import Geometry
+
+FILE = "asking.json"
+PolicySpace = Literal["0-1000", "pixels"]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFormat:
+    """The words around an instruction, and the space of the answer."""
+
+    space: PolicySpace = "0-1000"
+    """`pixels`: of the image as the policy's processor resizes it (Qwen2.5-VL)."""
+    system: str | None = None
+    actions: tuple[str, ...] = ACTIONS
+    geometry: "Geometry | None" = None
+    """How images are resized; needed with `pixels` only."""
+
+    def __post_init__(self) -> None:
+        if self.space == "pixels" and self.geometry is None:
+            raise LabError(
+                "a policy that answers in pixels means those of the resized image; give the"
+                " geometry of its image processor"
+            )
+
+    @property
+    def config(self) -> ToolConfig:
+        return ToolConfig(actions=self.actions, coordinate_space=self.space)
+
+    def view(self, size: Size) -> View:
+        """A screenshot of this size as the policy measures it."""
+        if self.geometry is None:
+            return View(size, space=self.space)
+        from cua_lab.policy.vision import smart_resize
+
+        return View(smart_resize(*size, self.geometry), space=self.space)
+
+    def tools(self, size: Size) -> list[dict[str, Any]]:
+        """The one tool's schema."""
+        return [tool_schema(self.config, self.view(size).screen)]
+
+    def messages(self, instruction: str, image: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The prompt; `image` is the image's part, in whatever form its reader takes."""
+        content = [{"type": "text", "text": instruction}, dict(image)]
+        user = {"role": "user", "content": content}
+        system = [] if self.system is None else [{"role": "system", "content": self.system}]
+        return [*system, user]
+
+    def answer(self, sample: GroundingSample, size: Size) -> dict[str, Any]:
+        """The assistant's message for a sample: one call, which the tool would take."""
+        view = self.view(size)
+        moved = replace(
+            sample,
+            space=self.space,
+            image_size=view.screen,
+            coordinates=self._spoken(sample, sample.coordinates, view),
+            end_coordinates=self._spoken(sample, sample.end_coordinates, view),
+            bbox=None,
+            elements=(),
+        )
+        message = to_tool_calls(moved)["messages"][-1]
+        try:
+            arguments = json.loads(message["tool_calls"][0]["function"]["arguments"])
+            parse_call(arguments, view, self.config)
+        except CallError as error:
+            raise LabError(f"the tool would refuse this sample's action: {error}") from error
+        return message
+
+    def read(self, arguments: Any, size: Size) -> Point | None:
+        """The point of a call, as fractions of the screen; `None` where the tool refuses it."""
+        if not isinstance(arguments, dict):
+            return None
+        view = self.view(size)
+        try:
+            call = parse_call(arguments, view, self.config)
+        except CallError:
+            return None
+        if call.at is None:
+            return None
+        return call.at[0] / view.screen[0], call.at[1] / view.screen[1]
+
+    def _spoken(self, sample: GroundingSample, point: Point | None, view: View) -> Point | None:
+        """A sample's point in the policy's space: the pixel that it lies on, named."""
+        if point is None or sample.space is None:
+            return None
+        unit = point_to_unit(point, sample.space, sample.image_size)
+        pixel = [
+            min(side - 1, max(0, int(share * side + 1e-6)))  # 94/128*128 may be 93.999...
+            for share, side in zip(unit, view.screen, strict=True)
+        ]
+        x, y = view.from_screen(*pixel)
+        return float(x), float(y)
+
+    def save(self, folder: str | Path) -> Path:
+        """Beside an exported checkpoint."""
+        path = Path(folder, FILE)
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        return path
+
+
+def load_asking(path: str | Path) -> PromptFormat:
+    """From a file, or from the folder of an exported checkpoint."""
+    from cua_lab.policy.vision import Geometry
+
+    file = Path(path, FILE) if Path(path).is_dir() else Path(path)
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        geometry = found.pop("geometry")
+        found["actions"] = tuple(found["actions"])
+        return PromptFormat(**found, geometry=None if geometry is None else Geometry(**geometry))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LabError(f"{file} cannot be read as {FILE}: {error}") from error
+
+
+def asking_of(
+    policy: "Policy", *, system: str | None = None, actions: tuple[str, ...] | None = None
+) -> PromptFormat:
+    """What suits a policy: its own space and, for pixels, its own way to resize."""
+    pixels = policy.coordinate_space == "pixels"
+    return PromptFormat(
+        space="pixels" if pixels else "0-1000",
+        system=system,
+        actions=actions or ACTIONS,
+        geometry=policy.vision.geometry if pixels else None,
+    )

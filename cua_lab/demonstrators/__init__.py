@@ -1,0 +1,1 @@
+"""Scripted players and experts, and the demonstrations that a warm-up learns from."""

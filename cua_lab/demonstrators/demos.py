@@ -1,0 +1,255 @@
+"""Demonstrations: scripted players that produce the conversations an agent would have had.
+
+A `Demo` is a whole conversation in the shape of a rollout (system, user with the first screenshot,
+assistant call, tool, user with the next screenshot, ...) that ends with the last call. A player is
+a function from an index to a demo; the same player and index give the same demo. Invariant: pixels
+are drawn by the app itself and equal what a screen over RFB would have sent.
+
+The players are weak on purpose: a policy warmed up on perfect play leaves GRPO nothing to find.
+"""
+
+import io
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from PIL import Image
+
+from cua_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from cua_lab.computer.coordinates import View
+    from cua_lab.desktop.apps.targets import Targets
+    from cua_lab.policy.tokenizer import Corpus
+
+Message = dict[str, Any]
+RESULT = "Tool executed successfully"
+"""What HUD writes for a tool result that is only an image."""
+SCREEN = "Tool returned the following:"
+"""What HUD writes before the image of a tool result."""
+KEYS = ("left", "right", "up", "down")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptContext:
+    """What the agent says around every conversation."""
+
+    system: str | None
+    """The agent's system prompt."""
+    tools: tuple[dict[str, Any], ...]
+    """The tool schemas it offers, as on the wire."""
+    first_screenshot: bool = True
+    """Whether the task comes with a screenshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """One conversation and its screenshots."""
+
+    messages: tuple[Message, ...]
+    """Images are marks, `{"type": "image"}`; `as_openai` fills them in."""
+    images: tuple[Image.Image, ...]
+    """In the order of the marks."""
+    tools: tuple[dict[str, Any], ...]
+
+    def as_openai(self) -> list[Message]:
+        """The conversation as it would have been on the wire, screenshots as data URLs."""
+        from cua_lab.policy.template import image_part
+
+        images = iter(self.images)
+        return [
+            message
+            if not isinstance(message.get("content"), list)
+            else message
+            | {
+                "content": [
+                    image_part(png_of(next(images))) if part["type"] == "image" else part
+                    for part in message["content"]
+                ]
+            }
+            for message in self.messages
+        ]
+
+
+class Demonstrator(Protocol):
+    """A scripted player: demo number `index`, always the same one."""
+
+    def __call__(self, index: int) -> Demo: ...
+
+
+def png_of(image: Image.Image) -> bytes:
+    """A screenshot as the computer tool encodes it."""
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG", compress_level=1)
+    return buffer.getvalue()
+
+
+class _Conversation:
+    """Builds a demo message by message, in HUD's shape."""
+
+    def __init__(self, scene: PromptContext, task: str, screen: Image.Image) -> None:
+        self._scene = scene
+        self._messages: list[Message] = []
+        self._images: list[Image.Image] = []
+        if scene.system is not None:
+            self._messages.append({"role": "system", "content": scene.system})
+        self._messages.append({"role": "user", "content": [{"type": "text", "text": task}]})
+        if scene.first_screenshot:
+            self._show(screen)
+        else:
+            self.call({"action": "screenshot"})
+            self.result(screen)
+
+    def _show(self, screen: Image.Image) -> None:
+        self._messages[-1]["content"].append({"type": "image"})
+        self._images.append(screen.copy())
+
+    def call(self, arguments: dict[str, Any]) -> None:
+        number = sum(1 for message in self._messages if message["role"] == "assistant")
+        function = {"name": "computer", "arguments": arguments}
+        call = {"id": f"call_{number}", "type": "function", "function": function}
+        self._messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+
+    def result(self, screen: Image.Image) -> None:
+        call = self._messages[-1]["tool_calls"][0]["id"]
+        self._messages.append({"role": "tool", "tool_call_id": call, "content": RESULT})
+        text = {"type": "text", "text": SCREEN}
+        self._messages.append({"role": "user", "content": [text]})
+        self._show(screen)
+
+    def demo(self) -> Demo:
+        return Demo(tuple(self._messages), tuple(self._images), self._scene.tools)
+
+
+@dataclass(frozen=True, slots=True)
+class ClickPlayer:
+    """Clicks near the middle of the target; one turn."""
+
+    scene: PromptContext
+    level: int = 1
+    width: int = 128
+    height: int = 128
+    noise: float = 0.02
+    """Standard deviation of a click around the centre, as a share of the screen: with .06 and
+    distractors vision emerges too late."""
+    space: str = "0-1000"
+    options: tuple[tuple[str, Any], ...] = ()
+    """More arguments of `Targets`."""
+    seed: int = 0
+
+    def __call__(self, index: int) -> Demo:
+        app = self.app_of(index)
+        rng = random.Random(f"noise {self.seed} {index}")
+        x, y = app.target.box.center
+        point = self.view.from_screen(
+            _jitter(rng, x, self.width, self.noise), _jitter(rng, y, self.height, self.noise)
+        )
+        talk = _Conversation(self.scene, app.instruction, app.draw())
+        talk.call({"action": "click", "x": point[0], "y": point[1]})
+        return talk.demo()
+
+    @property
+    def view(self) -> "View":
+        from cua_lab.computer.coordinates import View
+
+        return View((self.width, self.height), space=self.space)  # type: ignore[arg-type]
+
+    def app_of(self, index: int) -> "Targets":
+        """The screen that demo number `index` is about."""
+        from cua_lab.desktop.apps.targets import Targets
+
+        seed = random.Random(f"click {self.seed} {index}").randrange(2**31)
+        options = dict(self.options)
+        return Targets(self.level, width=self.width, height=self.height, seed=seed, **options)
+
+
+def _jitter(rng: random.Random, centre: int, size: int, noise: float) -> int:
+    """A pixel near the centre, on the screen."""
+    return min(size - 1, max(0, round(centre + rng.gauss(0.0, noise * size))))
+
+
+@dataclass(frozen=True, slots=True)
+class GamePlayer:
+    """2048 with random directions: mostly few keys a turn, now and then a long list."""
+
+    scene: PromptContext
+    task: str
+    """The task's text, as the env words it."""
+    turns: int = 4
+    width: int = 128
+    height: int = 128
+    mean_keys: float = 2.5
+    """Of the short lists, which follow a geometric law."""
+    long_share: float = 0.1
+    """Share of long lists."""
+    longest: int = 16
+    """Keys of the longest lists, of which every second long one is; the others have half of it or
+    more. They teach where a list must end: a few keys before `max_keys`, so that GRPO, which asks
+    for more and more keys, does not push lists over the limit (valid calls fell to .72)."""
+    max_keys: int = 20
+    """What the tool takes in one call."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.mean_keys <= self.longest <= self.max_keys:
+            raise LabError(
+                f"mean_keys is {self.mean_keys} and longest {self.longest}; expected "
+                f"1 <= mean_keys <= longest <= max_keys ({self.max_keys})"
+            )
+
+    def __call__(self, index: int) -> Demo:
+        from cua_lab.desktop.apps.game2048 import Game2048
+
+        seed, lists = self.script(index)
+        app = Game2048(self.width, self.height, seed=seed)
+        talk = _Conversation(self.scene, self.task, app.draw())
+        for turn, keys in enumerate(lists):
+            if turn:
+                talk.result(app.draw())
+            for key in keys:
+                app.push(key)  # type: ignore[arg-type]
+            talk.call({"action": "press", "keys": keys})
+        return talk.demo()
+
+    def script(self, index: int) -> tuple[int, list[list[str]]]:
+        """The game's seed and the keys of each turn of demo number `index`."""
+        rng = random.Random(f"game {self.seed} {index}")
+        seed = rng.randrange(2**31)
+        return seed, [rng.choices(KEYS, k=self._count(rng)) for _ in range(self.turns)]
+
+    def _count(self, rng: random.Random) -> int:
+        if rng.random() < self.long_share:
+            half = self.longest // 2
+            return self.longest if rng.random() < 0.5 else rng.randint(half, self.longest)
+        count = 1
+        while count < self.longest // 2 and rng.random() < 1 - 1 / self.mean_keys:
+            count += 1
+        return count
+
+
+def demo_stream(player: Demonstrator, count: int, seed: int) -> Iterator[Demo]:
+    """Endless demos from the first `count`, in a new order each time round."""
+    rng = random.Random(f"order {seed}")
+    while True:
+        order = list(range(count))
+        rng.shuffle(order)
+        yield from (player(index) for index in order)
+
+
+def corpus_of(
+    players: tuple[Demonstrator, ...], *, count: int = 200, extra: tuple[str, ...] = ()
+) -> "Corpus":
+    """The text that a tokenizer for these players is trained on: their rendered conversations.
+
+    Every prompt's system message becomes one token. `extra` adds texts, such as other tasks'.
+    """
+    from cua_lab.policy.template import render_text
+    from cua_lab.policy.tokenizer import Corpus, phrases_of, train_tokenizer
+
+    bare = train_tokenizer(Corpus(()))
+    demos = [player(index) for player in players for index in range(count)]
+    texts = [
+        render_text(bare, demo.messages, demo.tools, add_generation_prompt=False) for demo in demos
+    ]
+    return Corpus((*texts, *extra), phrases_of(texts))

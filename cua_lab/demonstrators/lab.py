@@ -1,0 +1,73 @@
+"""Scripted players for the lab's templates: demonstrations to warm up on, and random play.
+
+Every env package that a recipe trains on has this module with these two functions.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from cua_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from cua_lab.demonstrators.demos import Demonstrator as Demonstrator
+    from cua_lab.demonstrators.demos import PromptContext
+    from cua_lab.play.scripted import ScriptedPolicy
+
+DEMONSTRATED = ("targets-click", "2048-score")
+
+
+def demonstrator(
+    template: str,
+    scene: "PromptContext",
+    args: Mapping[str, Any],
+    options: Mapping[str, Any],
+    *,
+    space: str,
+    max_keys: int,
+    turns: int,
+    seed: int,
+) -> "Demonstrator":
+    """The player whose demonstrations warm a policy up for `template` with `args`.
+
+    `options` are the recipe's arguments of the player, such as its noise.
+    """
+    from cua_lab.demonstrators.demos import ClickPlayer, GamePlayer
+
+    size = {name: args[name] for name in ("width", "height") if name in args}
+    try:
+        if template == "targets-click":
+            buttons = args.get("buttons")
+            more = () if buttons is None else (("distractors", (buttons - 1, buttons - 1)),)
+            return ClickPlayer(
+                scene,
+                level=args.get("level", 1),
+                space=space,
+                options=more,
+                seed=seed,
+                **size,
+                **options,
+            )
+        if template == "2048-score":
+            task = "Play 2048 with the arrow keys. Get a high score."
+            limits = {"max_keys": max_keys} | dict(options)
+            return GamePlayer(scene, task, turns=turns, seed=seed, **size, **limits)
+    except TypeError as error:
+        raise LabError(
+            f"sft.player for {template}: {error}; see cua_lab.demonstrators.demos"
+        ) from error
+    raise LabError(
+        f"nobody demonstrates {template!r}; there are players for {', '.join(DEMONSTRATED)}"
+    )
+
+
+def random_player(
+    template: str, *, seed: int, keys_per_turn: float, max_keys: int, space: str
+) -> "ScriptedPolicy":
+    """Blind play with the policy's budget: clicks anywhere, or as many random keys a turn."""
+    from cua_lab.play.scripted import random_clicks, random_keys
+
+    if template == "targets-click":
+        if space != "0-1000":
+            raise LabError(f"random clicks are made in the space 0-1000, not {space}")
+        return random_clicks(seed)
+    return random_keys(seed, keys_per_turn, at_most=max_keys)

@@ -1,0 +1,1 @@
+"""The embedded engine: decoding, prefix cache, batching and sampling over the policy's own weights."""

@@ -1,0 +1,200 @@
+"""Store and check the outputs of the lessons: `python -m cua_lab.lessons.notebooks store|check [NAME ...]`.
+
+Invariant: storing twice gives the same bytes. Everything that could differ between two honest runs
+is taken out in one place: timing metadata and widget state are never recorded, widget views are
+dropped (a reopened notebook would show "model not found"; ipywidgets#3823), and the sanitise rules
+that nbval applies when it compares are applied to what is stored.
+
+Cells tagged `nbval-ignore-output` hold outputs of a long run; `store` executes them with
+`CUA_LAB_LESSON_RECIPE=laptop`, everything else runs them with the smoke recipe.
+"""
+
+import argparse
+import configparser
+import difflib
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+NOTEBOOKS = ROOT / "notebooks"
+SANITIZE = NOTEBOOKS / "sanitize.cfg"
+CELL_TIMEOUT_S = 600
+LONG_CELL_TIMEOUT_S = 1800
+REAL_BROWSER = ("08_real_browser",)
+"""Lessons that need Chromium, an X server and MiniWoB++; elsewhere they are not checked."""
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+LONG_TAG = "nbval-ignore-output"
+KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+LANGUAGE_INFO = {
+    "codemirror_mode": {"name": "ipython", "version": 3},
+    "file_extension": ".py",
+    "mimetype": "text/x-python",
+    "name": "python",
+    "nbconvert_exporter": "python",
+    "pygments_lexer": "ipython3",
+}
+
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+    "TQDM_DISABLE": "1",
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    "COLUMNS": "100",
+}
+"""What outputs are stored and checked under; `tests/conftest.py` sets the same."""
+
+
+def set_environment() -> None:
+    """Give this process, and the kernels it starts, the environment of the stored outputs."""
+    os.environ.update(ENVIRONMENT)
+    for stray in ("HUD_API_KEY", "HUD_TELEMETRY_ENABLED"):
+        os.environ.pop(stray, None)
+
+
+def sanitise_rules(path: Path = SANITIZE) -> list[tuple[re.Pattern[str], str]]:
+    """The rules of nbval's sanitise file, in its order."""
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(path, encoding="utf-8")
+    return [
+        (re.compile(parser[name]["regex"]), parser[name]["replace"]) for name in parser.sections()
+    ]
+
+
+def sanitise(value: Any, rules: list[tuple[re.Pattern[str], str]]) -> Any:
+    """Apply the rules to every string in an output."""
+    if isinstance(value, str):
+        for pattern, replacement in rules:
+            value = pattern.sub(replacement, value)
+        return value
+    if isinstance(value, list):
+        return [sanitise(item, rules) for item in value]
+    if isinstance(value, dict):
+        return {key: sanitise(item, rules) for key, item in value.items()}
+    return value
+
+
+def normalise(notebook: Any, rules: list[tuple[re.Pattern[str], str]]) -> Any:
+    """Drop what a later run need not repeat: widget views and state, timing, kernel details."""
+    notebook.metadata = {"kernelspec": dict(KERNELSPEC), "language_info": dict(LANGUAGE_INFO)}
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(WIDGET_VIEW, None)
+            output.get("metadata", {}).pop(WIDGET_VIEW, None)
+            for field in ("text", "traceback"):
+                if field in output:
+                    output[field] = sanitise(output[field], rules)
+            for mime, content in output.get("data", {}).items():
+                if mime.startswith("text/"):
+                    output["data"][mime] = sanitise(content, rules)
+    return notebook
+
+
+def execute(path: Path, recipe: str) -> Any:
+    """Run a notebook from a fresh kernel in its own folder and return it with its outputs."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    set_environment()
+    os.environ["CUA_LAB_LESSON_RECIPE"] = recipe
+    notebook = nbformat.read(path, as_version=4)
+    has_long_cell = any(LONG_TAG in cell.metadata.get("tags", []) for cell in notebook.cells)
+    client = NotebookClient(
+        notebook,
+        timeout=LONG_CELL_TIMEOUT_S if has_long_cell and recipe != "smoke" else CELL_TIMEOUT_S,
+        kernel_name="python3",
+        record_timing=False,
+        store_widget_state=False,
+        coalesce_streams=True,
+        resources={"metadata": {"path": str(path.parent)}},
+    )
+    client.execute()
+    return normalise(notebook, sanitise_rules())
+
+
+def comparable(notebook: Any) -> list[str]:
+    """What `check` compares: sources and outputs, less pictures and the cells of the long run."""
+    lines = []
+    for cell in notebook.cells:
+        lines.append(f"# {cell.cell_type} {cell.id}\n")
+        lines += cell.source.splitlines(keepends=True)
+        if cell.cell_type == "code" and LONG_TAG not in cell.metadata.get("tags", []):
+            outputs = json.loads(json.dumps(cell.outputs))
+            for output in outputs:
+                for mime in ("image/png", "image/jpeg"):
+                    if mime in output.get("data", {}):
+                        output["data"][mime] = "(picture)"
+            text = json.dumps(outputs, indent=1, sort_keys=True)
+            lines += ["\n", *text.splitlines(keepends=True), "\n"]
+    return lines
+
+
+def store(path: Path) -> None:
+    """Execute a lesson with the recipe of its stored outputs and write it back."""
+    import nbformat
+
+    notebook = execute(path, recipe="laptop")
+    text = nbformat.writes(notebook) + "\n"
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+    print(f"stored {path.name}: {len(text) / 1e6:.2f} MB")
+
+
+def check(path: Path) -> bool:
+    """Execute a lesson afresh and say whether its stored outputs are what came out."""
+    import nbformat
+
+    stored = comparable(nbformat.read(path, as_version=4))
+    fresh = comparable(execute(path, recipe="smoke"))
+    if stored == fresh:
+        print(f"{path.name}: its stored outputs are what a run gives")
+        return True
+    sys.stdout.writelines(difflib.unified_diff(stored, fresh, f"{path.name} (stored)", "(fresh)"))
+    return False
+
+
+def missing_for(path: Path) -> str:
+    """What a lesson needs and this machine lacks, with the fix; empty where it can run."""
+    if path.stem not in REAL_BROWSER:
+        return ""
+    from cua_lab.doctor import real_browser
+
+    lacking = [check for check in real_browser() if check.status != "ok"]
+    return "; ".join(f"{check.name} is absent: {check.fix}" for check in lacking)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m cua_lab.lessons.notebooks", description=__doc__
+    )
+    parser.add_argument("action", choices=["store", "check"])
+    parser.add_argument("names", nargs="*", help="such as 04_stitching; all lessons if none given")
+    arguments = parser.parse_args()
+    paths = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+    if arguments.names:
+        known = {path.stem: path for path in paths}
+        unknown = [name for name in arguments.names if Path(name).stem not in known]
+        if unknown:
+            parser.error(f"no lesson named {', '.join(unknown)}; there are {', '.join(known)}")
+        paths = [known[Path(name).stem] for name in arguments.names]
+    for path in paths:
+        if missing := missing_for(path):
+            print(f"{path.name} is left out: {missing}")
+    paths = [path for path in paths if not missing_for(path)]
+    if arguments.action == "store":
+        for path in paths:
+            store(path)
+        return 0
+    drifted = [path.stem for path in paths if not check(path)]
+    return 1 if drifted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

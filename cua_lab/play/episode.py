@@ -1,0 +1,239 @@
+"""One episode: a HUD task played by the lab's agent, and what is kept of it.
+
+    task ──HUD Task.run──▶ LabAgent ──ChatClient──▶ transport (shim ▶ engine | scripted player)
+                │
+                └──▶ Episode: turns (ids), actions (what was done), screenshots, reward, status
+
+Invariant: `reward` is a number exactly when the grader graded a live episode; a dead screen, a
+server's error or a grader that could not read its state make a `failed` episode with no reward.
+"""
+
+import asyncio
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal
+
+import httpx
+
+from cua_lab.stitching.turn import Turn
+
+if TYPE_CHECKING:
+    from hud.agents.types import AgentStep, ToolStep
+    from hud.eval import Job, Run, Task
+
+    from cua_lab.play.agent import LabAgentConfig
+
+Status = Literal["completed", "truncated", "failed"]
+TRUNCATIONS = frozenset({"length", "max_tokens", "malformed_tool_call"})
+"""HUD's stop reasons of an episode that an unusable answer ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What one model call led to."""
+
+    arguments: Mapping[str, Any] | None
+    """Of the `computer` call; `None` where the answer held no readable call."""
+    valid: bool
+    """Whether every call of the turn was executed."""
+    text: str
+    """The model's words, or the tool's complaint."""
+    screenshot: bytes | None
+    """PNG after the action; `None` where nothing was executed."""
+
+    @property
+    def keys(self) -> int:
+        """How many keys were pressed."""
+        keys = (self.arguments or {}).get("keys") if self.valid else None
+        return len(keys) if isinstance(keys, list) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """Everything that training, evaluation and pictures need of one episode."""
+
+    id: str
+    group: str
+    """Members of a group start from the same state."""
+    task: str
+    """The task's slug."""
+    turns: tuple[Turn, ...]
+    """Token ids as the server returned them; empty for a scripted player."""
+    actions: tuple[Action, ...]
+    screenshots: tuple[bytes, ...]
+    """PNGs in the order in which the prompts show them."""
+    reward: float | None
+    status: Status
+    success: bool | None = None
+    """As the grader says; `None` where the task has no yes or no."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """What the grader saw: score, moves, hit, ..."""
+    error: str | None = None
+    """Why it failed."""
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if (self.reward is None) != (self.status == "failed"):
+            raise ValueError(
+                f"episode {self.id} is {self.status} with reward {self.reward};"
+                " a failed episode has none, every other has one"
+            )
+
+    @property
+    def valid_calls(self) -> float | None:
+        """Share of the model's answers that were executed; `None` where it never answered."""
+        if not self.actions:
+            return None
+        return sum(action.valid for action in self.actions) / len(self.actions)
+
+
+async def play(
+    task: "Task",
+    config: "LabAgentConfig",
+    transport: httpx.AsyncBaseTransport,
+    *,
+    runtime: Any,
+    id: str,
+    group: str,
+    timeout_s: float = 120.0,
+    turns: Callable[[], tuple[Turn, ...]] = tuple,
+    base_url: str = "http://engine/v1/",
+) -> Episode:
+    """Play one episode through HUD and grade it.
+
+    `transport` answers the agent's chat completions and is closed at the end; `turns` is read then.
+    `base_url` matters only to a transport that goes over the network.
+    Raises only on cancellation: whatever goes wrong inside is a failed episode with its error.
+    """
+    from cua_lab.play.agent import LabAgent
+    from cua_lab.serving.client import ChatClient
+
+    started = perf_counter()
+    http = httpx.AsyncClient(
+        transport=transport, base_url=base_url, trust_env=False, timeout=timeout_s
+    )
+    async with http:
+        agent = LabAgent(config.model_copy(update={"model_client": ChatClient(http)}))
+        job = await task.run(agent, runtime=runtime, rollout_timeout=timeout_s)
+    run = _only_run(job)
+    return _episode(run, task, turns(), id=id, group=group, seconds=perf_counter() - started)
+
+
+def _only_run(job: "Job") -> "Run":
+    (run,) = job.runs
+    return run
+
+
+def _episode(
+    run: "Run", task: "Task", turns: tuple[Turn, ...], *, id: str, group: str, seconds: float
+) -> Episode:
+    error = _failure(run)
+    return Episode(
+        id=id,
+        group=group,
+        task=task.slug,
+        turns=turns,
+        actions=_actions(run),
+        screenshots=_screenshots(run),
+        reward=None if error else float(run.reward),
+        status="failed" if error else _status(run),
+        success=None if error else _success(run),
+        info={} if error else dict(run.grade.info),
+        error=error,
+        seconds=seconds,
+    )
+
+
+def _failure(run: "Run") -> str | None:
+    """Why this run measures nothing, or `None`: HUD grades some failures with 0.0 all the same."""
+    if run.trace.status in {"error", "cancelled"}:
+        return run.trace.error or f"the run ended as {run.trace.status}"
+    if run.grade.is_error:
+        return f"not graded: {run.grade.content}"
+    return None
+
+
+def _status(run: "Run") -> Status:
+    return "truncated" if run.trace.stop_reason in TRUNCATIONS else "completed"
+
+
+def _success(run: "Run") -> bool | None:
+    success = run.grade.info.get("success")
+    return None if success is None else bool(success)
+
+
+def _actions(run: "Run") -> tuple[Action, ...]:
+    """Each model answer with the tool results that follow it."""
+    from hud.agents.types import AgentStep, ToolStep
+
+    answers: list[tuple[AgentStep, list[ToolStep]]] = []
+    for step in run.trace.steps:
+        if isinstance(step, AgentStep):
+            answers.append((step, []))
+        elif isinstance(step, ToolStep) and answers:
+            answers[-1][1].append(step)
+    return tuple(_action(answer, results) for answer, results in answers)
+
+
+def _action(answer: "AgentStep", results: "list[ToolStep]") -> Action:
+    calls = answer.tool_calls
+    arguments = calls[0].arguments if calls and isinstance(calls[0].arguments, dict) else None
+    finished = answer.done and arguments is not None  # `finish` ends before the tool is called
+    errors = [r for r in results if r.result is None or r.result.isError]
+    complete = bool(calls) and len(results) == len(calls) and not errors
+    shown = results[-1] if results else None
+    text = "".join(_texts(shown)) if shown else answer.content or ""
+    return Action(arguments, finished or complete, text, _last_image(shown))
+
+
+def _texts(step: "ToolStep") -> list[str]:
+    content = step.result.content if step.result else []
+    return [item.text for item in content if item.type == "text"]
+
+
+def _last_image(step: "ToolStep | None") -> bytes | None:
+    """HUD shows the model only the last image of a result."""
+    content = step.result.content if step and step.result else []
+    images = [item.data for item in content if item.type == "image"]
+    return base64.b64decode(images[-1]) if images else None
+
+
+def _screenshots(run: "Run") -> tuple[bytes, ...]:
+    """The first screenshot, which the agent records as a user's step, and one a tool result."""
+    from hud.agents.types import ToolStep
+
+    images: list[bytes] = []
+    for step in run.trace.steps:
+        if isinstance(step, ToolStep):
+            image = _last_image(step)
+            images += [image] if image is not None else []
+        elif step.source == "user":
+            contents = [message.content for message in step.messages or []]
+            images += [base64.b64decode(c.data) for c in contents if c.type == "image"]
+    return tuple(images)
+
+
+async def play_slots(
+    plans: "list[Callable[[int], Any]]", *, concurrency: int, leave: Callable[[int], None]
+) -> list[Any]:
+    """Play plans over `concurrency` slots: slot k plays plans k, k + concurrency, ... in turn.
+
+    Which slot plays what never depends on time, so the engine's rounds, and with them every token,
+    are the same in each run. `leave(k)` tells the engine that slot k asks no more, also when its
+    last episode failed: a round that waits for a dead slot would wait for ever.
+    """
+    results: list[Any] = [None] * len(plans)
+
+    async def slot(k: int) -> None:
+        try:
+            for index in range(k, len(plans), concurrency):
+                results[index] = await plans[index](k)
+        finally:
+            leave(k)
+
+    async with asyncio.TaskGroup() as group:
+        for k in range(min(concurrency, len(plans))):
+            group.create_task(slot(k))
+    return results

@@ -1,0 +1,140 @@
+"""Where episodes run: one word of a recipe becomes a HUD runtime.
+
+    local        in this process, a new env for each episode
+    subprocess   a child process per episode, as `python -m hud.environment.server` serves it
+    docker       a container per episode, from the image of the package's Dockerfile.hud
+    daytona      a sandbox in the cloud per episode, from the same image
+
+Invariant: `make_runtime` finds out before anything starts whether the runtime can work at all: a
+missing program, SDK, key or image is a `LabError` that says how to get it. Credentials come from a
+file alone, never from a recipe, and are never shown.
+"""
+
+import importlib
+import importlib.util
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from cua_lab.errors import LabError
+
+Kind = Literal["local", "subprocess", "docker", "daytona"]
+KINDS: tuple[str, ...] = get_args(Kind)
+KEY_FILE = "DAYTONA_API_KEY_FILE"
+"""The variable that names the file with the Daytona key."""
+
+
+def make_runtime(
+    package: str,
+    kind: Kind = "local",
+    *,
+    concurrency: int = 1,
+    image: str | None = None,
+    key_file: str | Path | None = None,
+) -> Any:
+    """The HUD runtime that plays the rows of an env package.
+
+    `image` is the container image or Daytona's snapshot, by default named as the package's
+    Dockerfile says; `key_file` holds the Daytona key, by default the file that
+    DAYTONA_API_KEY_FILE names.
+    """
+    if kind not in KINDS:
+        raise LabError(f"runtime is {kind!r}; choose {', '.join(KINDS)}")
+    if kind == "local":
+        return _local(package, concurrency)
+    if kind == "subprocess":
+        from hud.eval import SubprocessRuntime
+
+        return SubprocessRuntime(_folder(package) / "env.py")
+    if kind == "docker":
+        return _docker(package, image or image_of(package))
+    return _daytona(package, image, key_file)
+
+
+def image_of(package: str) -> str:
+    """The image's name, as the package's Dockerfile says: its `docker build ... -t NAME`."""
+    text = dockerfile_of(package).read_text(encoding="utf-8")
+    line = next((line for line in text.splitlines() if " -t " in line), None)
+    if line is None:
+        raise LabError(f"{dockerfile_of(package)} does not say `docker build ... -t NAME`")
+    return line.split(" -t ")[1].split()[0]
+
+
+def dockerfile_of(package: str) -> Path:
+    """The package's Dockerfile."""
+    path = _folder(package) / "Dockerfile.hud"
+    if not path.is_file():
+        raise LabError(f"{package} has no Dockerfile.hud, so it runs local or subprocess only")
+    return path
+
+
+def _folder(package: str) -> Path:
+    try:
+        spec = importlib.util.find_spec(package)
+    except ModuleNotFoundError:
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
+        raise LabError(f"no HUD env package {package!r}: give one such as cua_lab.envs.lab")
+    return Path(spec.submodule_search_locations[0])
+
+
+def _local(package: str, concurrency: int) -> Any:
+    from hud.eval import LocalRuntime
+
+    env = importlib.import_module(f"{package}.env")
+    most = getattr(env, "MOST_AT_ONCE", None)
+    if most is not None and concurrency > most:
+        raise LabError(
+            f"{package} plays at most {most} episodes at once in one process, each in a browser of "
+            f"its own; got run.concurrency {concurrency}: lower it, or give more processes with "
+            "runtime: subprocess"
+        )
+    return LocalRuntime(env.build)
+
+
+def _docker(package: str, image: str) -> Any:
+    from hud.eval import DockerRuntime
+
+    if shutil.which("docker") is None:
+        raise LabError(
+            "runtime is docker, but there is no `docker` on the PATH: install Docker, or choose "
+            "runtime: subprocess"
+        )
+    if _quiet("docker", "version", "--format", "{{.Server.Version}}") != 0:
+        raise LabError(
+            "runtime is docker, but no Docker engine answers (`docker version` fails): start it, "
+            "or choose runtime: subprocess"
+        )
+    if _quiet("docker", "image", "inspect", image) != 0:
+        file = dockerfile_of(package)
+        raise LabError(
+            f"there is no image {image!r}: build it from the root of the repository with "
+            f"`docker build -f {_from_root(file)} -t {image} .`"
+        )
+    return DockerRuntime(image)
+
+
+def _from_root(file: Path) -> str:
+    parts = file.parts
+    return "/".join(parts[parts.index("cua_lab") :]) if "cua_lab" in parts else file.name
+
+
+def _quiet(*command: str) -> int:
+    try:
+        return subprocess.run(command, capture_output=True, timeout=30, check=False).returncode
+    except subprocess.TimeoutExpired:
+        return 1
+
+
+def _daytona(package: str, image: str | None, key_file: str | Path | None) -> Any:
+    from cua_lab.play.containers import daytona_runtime
+
+    path = key_file or os.environ.get(KEY_FILE)
+    if not path:
+        raise LabError(
+            f"runtime is daytona, but there is no key: put it into a file that only you can read "
+            f"and name the file in {KEY_FILE}"
+        )
+    return daytona_runtime(package, image or image_of(package), path)

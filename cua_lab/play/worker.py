@@ -1,0 +1,123 @@
+"""Many episodes at once against one engine, in an order that time cannot change.
+
+    plans ──▶ slots ──▶ play (HUD, shim, engine) ──▶ episodes, in the order of the plans
+
+A `Plan` says what is played and with which seed. Invariant: the tokens of an episode depend on its
+plan and the weights alone; which slot plays it, and with whom it shares a batch, moves no more than
+the last bits of a log-probability.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from cua_lab.play.ablation import OtherScreens, Screens
+from cua_lab.play.episode import Episode, play, play_slots
+from cua_lab.play.scripted import ScriptedPolicy, ScriptedTransport
+from cua_lab.serving.continuation import ExactContinuation, continuation_of
+from cua_lab.serving.shim import ShimTransport
+
+if TYPE_CHECKING:
+    from hud.eval import Task
+
+    from cua_lab.engine.engine import Engine
+    from cua_lab.play.agent import LabAgentConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One episode to be played."""
+
+    task: "Task"
+    id: str
+    group: str
+    """Plans of one group have equal tasks."""
+    seed: int
+    """Of the sampling; the start state's seed is among the task's arguments."""
+
+
+@dataclass(slots=True)
+class Worker:
+    """Plays plans with a policy that an engine in this process serves, or with scripted players."""
+
+    engine: "Engine"
+    config: "LabAgentConfig"
+    runtime: Any
+    """A HUD runtime that places the tasks, such as `LocalRuntime(build)`."""
+    concurrency: int = 32
+    timeout_s: float = 120.0
+    """Of one episode, grading included."""
+    on_episode: Callable[[Episode], None] | None = None
+    """Called as each episode ends: for a progress bar."""
+    exact: bool = False
+    """Whether later turns send the ids on record (see `serving.continuation`)."""
+    _app: Any = field(init=False, repr=False)
+    _continuation: ExactContinuation | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        from cua_lab.serving.server import create_app
+
+        self._app = create_app(self.engine)
+        self._continuation = continuation_of(self.engine.policy) if self.exact else None
+
+    async def play(
+        self, plans: Sequence[Plan], *, screens: Callable[[Plan], Screens] | None = None
+    ) -> list[Episode]:
+        """The policy plays; `screens` shows it other screenshots than the real ones."""
+        slots = self.engine.open_slots(min(self.concurrency, len(plans)))
+
+        def seated(plan: Plan) -> Callable[[int], Any]:
+            async def run(k: int) -> Episode:
+                shim = ShimTransport(
+                    httpx.ASGITransport(self._app),
+                    dialect="sglang",
+                    slot=slots[k],
+                    seed=plan.seed,
+                    vocab_size=self.engine.policy.vocab_size,
+                    stop_ids=frozenset(self.engine.policy.stop_ids),
+                    exact=self._continuation,
+                )
+                transport = OtherScreens(shim, screens(plan)) if screens else shim
+                return await self._one(plan, transport, lambda: tuple(shim.turns))
+
+            return run
+
+        return await play_slots(
+            [seated(plan) for plan in plans],
+            concurrency=len(slots),
+            leave=lambda k: self.engine.close_slot(slots[k]),
+        )
+
+    async def play_scripted(
+        self, plans: Sequence[Plan], player: Callable[[Plan], ScriptedPolicy]
+    ) -> list[Episode]:
+        """A function plays instead of a model."""
+
+        def seated(plan: Plan) -> Callable[[int], Any]:
+            async def run(_: int) -> Episode:
+                return await self._one(plan, ScriptedTransport(player(plan)), tuple)
+
+            return run
+
+        return await play_slots(
+            [seated(plan) for plan in plans], concurrency=self.concurrency, leave=lambda k: None
+        )
+
+    async def _one(
+        self, plan: Plan, transport: httpx.AsyncBaseTransport, turns: Callable[[], Any]
+    ) -> Episode:
+        episode = await play(
+            plan.task,
+            self.config,
+            transport,
+            runtime=self.runtime,
+            id=plan.id,
+            group=plan.group,
+            timeout_s=self.timeout_s,
+            turns=turns,
+        )
+        if self.on_episode is not None:
+            self.on_episode(episode)
+        return episode

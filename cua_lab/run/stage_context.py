@@ -1,0 +1,237 @@
+"""From a stage of a recipe to the parts that play it.
+
+Invariant: whatever a recipe gets wrong about its tasks is found here, before anything is trained.
+"""
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cua_lab.demonstrators.recorder import Recorder
+from cua_lab.errors import LabError
+from cua_lab.play.worker import Plan
+from cua_lab.recipes import Recipe, Stage
+from cua_lab.seeds import derive_seed
+
+if TYPE_CHECKING:
+    from hud.eval import Task
+
+    from cua_lab.demonstrators.demos import Demonstrator, PromptContext
+    from cua_lab.play.agent import LabAgentConfig
+    from cua_lab.policy.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One of the tasks that a stage's policy learns."""
+
+    name: str
+    """What it varies in, such as the page; the template where nothing varies."""
+    args: Mapping[str, Any]
+    """All arguments but the seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageContext:
+    """A stage with everything that does not change while it runs."""
+
+    recipe: Recipe
+    stage: Stage
+    variants: tuple[Variant, ...]
+    """Dealt in turn; one, where the recipe varies nothing."""
+    config: "LabAgentConfig"
+    runtime: Any
+    """A HUD runtime provider."""
+
+    @property
+    def seed(self) -> int:
+        return self.recipe.run.seed
+
+    def task(self, seed: int, turn: int = 0) -> "Task":
+        """One start state, of the variant whose turn it is."""
+        from hud.eval import Task
+
+        tasks = self.stage.tasks
+        variant = self.variants[turn % len(self.variants)]
+        return Task(
+            env=_env_module(tasks.package).NAME,
+            id=tasks.template,
+            args={**variant.args, "seed": seed},
+            slug=variant.name,
+        )
+
+    def _turns(self, count: int) -> list[int]:
+        """The variant of each of `count` plans: as many of each, and the plans of one slot, which
+        are every `concurrency`-th, change it once at most, for a browser keeps its page."""
+        slots = min(self.recipe.run.concurrency, count)
+        by_slot = sorted(range(count), key=lambda index: index % slots)
+        turns = [0] * count
+        for place, index in enumerate(by_slot):
+            turns[index] = place * len(self.variants) // count
+        return turns
+
+    def training_plans(self, step: int) -> list[Plan]:
+        """The episodes of one GRPO step: `groups` start states, `group_size` episodes each."""
+        name, grpo = self.stage.name, self.stage.grpo
+        members = [(group, m) for group in range(grpo.groups) for m in range(grpo.group_size)]
+        if len(self.variants) > 1:  # neighbours play different pages, and a browser keeps its own
+            members.sort(key=lambda member: member[1])
+        return [
+            Plan(
+                task=self.task(
+                    derive_seed(self.seed, name, "start", step, group), step * grpo.groups + group
+                ),
+                id=f"{name}-{step}-{group}-{member}",
+                group=f"{name}-{step}-{group}",
+                seed=derive_seed(self.seed, name, "episode", step, group, member),
+            )
+            for group, member in members
+        ]
+
+    def fresh_plans(self, purpose: str, count: int) -> list[Plan]:
+        """Episodes that training never sees; the same ones for the same purpose."""
+        name = self.stage.name
+        turns = self._turns(count)
+        return [
+            Plan(
+                task=self.task(derive_seed(self.seed, name, purpose, index), turns[index]),
+                id=f"{name}-{purpose}-{index}",
+                group=f"{name}-{purpose}-{index}",
+                seed=derive_seed(self.seed, name, purpose, "episode", index),
+            )
+            for index in range(count)
+        ]
+
+
+def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
+    """Check a stage against its env package and build what plays it."""
+    from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
+    from cua_lab.play.runtimes import make_runtime
+
+    env = _env_module(stage.tasks.package)
+    agent = stage.agent
+    config = LabAgentConfig(
+        model="policy",
+        system_prompt=SHORT_SYSTEM_PROMPT if agent.short_prompt else SYSTEM_PROMPT,
+        tool=stage.tool.config(),
+        first_screenshot=agent.first_screenshot,
+        max_steps=agent.max_turns,
+        stop_on=set(agent.stop_on),
+        completion_kwargs={
+            "max_tokens": agent.max_tokens,
+            "temperature": agent.temperature,
+            "extra_body": {"return_token_ids": True},
+        },
+    )
+    return StageContext(
+        recipe=recipe,
+        stage=stage,
+        variants=_variants(env, stage),
+        config=config,
+        runtime=make_runtime(
+            stage.tasks.package,
+            stage.tasks.runtime,
+            concurrency=recipe.run.concurrency,
+            image=stage.tasks.image,
+        ),
+    )
+
+
+def _env_module(package: str) -> Any:
+    try:
+        return importlib.import_module(f"{package}.env")
+    except ModuleNotFoundError as error:
+        raise LabError(
+            f"tasks.package is {package!r}, but {error.name} cannot be imported;"
+            " give a HUD env package such as cua_lab.envs.lab"
+        ) from error
+
+
+def _variants(env: Any, stage: Stage) -> tuple[Variant, ...]:
+    """The stage's tasks, with arguments checked by name and type."""
+    fixed = _template_args(env, stage, stage.tasks.args)
+    for name, values in stage.tasks.vary.items():
+        if name in ("turns", "width", "height"):
+            raise LabError(f"tasks.vary: {name} is the same for every episode of a stage")
+        return tuple(
+            Variant(str(value), _template_args(env, stage, {**stage.tasks.args, name: value}))
+            for value in values
+        )
+    return (Variant(stage.tasks.template, fixed),)
+
+
+def _template_args(env: Any, stage: Stage, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments on top of the template's own, and the number of turns."""
+    from cua_lab.tasks import with_args
+
+    tasks = stage.tasks
+    templates = env.env.templates
+    if tasks.template not in templates:
+        raise LabError(
+            f"{tasks.package} has no template {tasks.template!r}; it has {', '.join(templates)}"
+        )
+    template = templates[tasks.template]
+    defaults = {
+        name: parameter.default
+        for name, parameter in template.sig.parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+    if "turns" in defaults:
+        defaults["turns"] = stage.agent.max_turns
+    return {**defaults, **with_args(template(), args)}
+
+
+def scene_of(setup: StageContext) -> "PromptContext":
+    """What the agent says around every conversation, for the demonstrations."""
+    from cua_lab.computer.schema import tool_schema
+    from cua_lab.demonstrators.demos import PromptContext
+
+    args = setup.variants[0].args
+    size = (args["width"], args["height"])
+    return PromptContext(
+        system=setup.config.system_prompt,
+        tools=(tool_schema(setup.config.tool, size),),
+        first_screenshot=setup.stage.agent.first_screenshot,
+    )
+
+
+def demonstrator_of(setup: StageContext) -> "Demonstrator":
+    """The scripted player of the stage's task; of several variants, each in turn."""
+    stage = setup.stage
+    players = importlib.import_module(f"{stage.tasks.package}.players")
+    each = [
+        players.demonstrator(
+            stage.tasks.template,
+            scene_of(setup),
+            variant.args,
+            stage.sft.player,
+            space=stage.tool.coordinate_space,
+            max_keys=stage.tool.max_keys_per_call,
+            turns=stage.agent.max_turns,
+            seed=derive_seed(setup.seed, stage.name, "demonstrations"),
+        )
+        for variant in setup.variants
+    ]
+    if len(each) == 1:
+        return each[0]
+    if all(isinstance(player, Recorder) for player in each):
+        return Recorder.dealt(each)
+    return lambda index: each[index % len(each)](index // len(each))
+
+
+def new_policy(setup: StageContext, demonstrator: "Demonstrator") -> "Policy":
+    """The policy before the warm-up: a checkpoint, or a small one with random weights."""
+    from cua_lab.demonstrators.demos import corpus_of
+    from cua_lab.policy.policy import build_policy, load_policy
+
+    settings = setup.stage.policy
+    if settings.checkpoint is not None:
+        return load_policy(settings.checkpoint)
+    return build_policy(
+        settings.shape(),
+        corpus_of((demonstrator,)),
+        seed=derive_seed(setup.seed, setup.stage.name, "weights"),
+        name=setup.stage.name,
+    )

@@ -1,0 +1,284 @@
+"""The warm-up: supervised fine-tuning on demonstrations.
+
+A demo becomes an `SftExample`: token ids with pixels, and a mask that is True on exactly the tokens
+the assistant would have sampled, the end token included (without it answers never end). The loss is
+the mean cross-entropy over those tokens. Invariant: same policy, player, settings and seed give the
+same weights, bit for bit.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from cua_lab.demonstrators.demos import Demo, Demonstrator, demo_stream
+from cua_lab.errors import LabError
+from cua_lab.policy.scoring import Example, collate, score
+from cua_lab.policy.template import encode, expand_images, render
+from cua_lab.policy.vision import tokens_of
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from cua_lab.policy.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SftExample:
+    """One demo, ready to train on."""
+
+    example: Example
+    """Ids and pixels."""
+    loss_mask: np.ndarray
+    """bool (T,): True on the assistant's tokens."""
+
+    def __post_init__(self) -> None:
+        if len(self.loss_mask) != len(self.example.ids):
+            raise ValueError(
+                f"loss_mask has {len(self.loss_mask)} entries but there are "
+                f"{len(self.example.ids)} tokens; build both from one rendering"
+            )
+        if not self.loss_mask.any():
+            raise ValueError(
+                f"none of {len(self.example.ids)} tokens carries loss; "
+                "a demo needs at least one assistant message"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SftConfig:
+    """Numbers of the warm-up."""
+
+    steps: int = 400
+    batch: int = 32
+    """Demos a step."""
+    demonstrations: int = 4000
+    """Distinct demos; they come again in a new order."""
+    lr: float = 1.5e-3
+    warmup_steps: int = 20
+    cooldown_steps: int = 20
+    """Last steps, in which the rate falls to zero."""
+    weight_decay: float = 0.0
+    grad_clip: float = 1.0
+    stop_at: float | None = None
+    """Cool down and stop once `check` says at least this."""
+    check_every: int = 25
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SftMetrics:
+    """One step."""
+
+    step: int
+    """From 1."""
+    loss: float
+    """Mean cross-entropy over assistant tokens, nats."""
+    tokens: int
+    """Assistant tokens in the batch."""
+    sequence_tokens: int
+    """All of its tokens."""
+    grad_norm: float
+    """Before clipping."""
+    lr: float
+    seconds: float
+    check: float | None = None
+    """What `check` said after this step; `None` where it was not asked."""
+
+
+def make_prompt(policy: "Policy", demo: Demo, turn: int = 0) -> Example:
+    """What the policy sees before its answer number `turn` of a demo."""
+    spoken = [i for i, m in enumerate(demo.messages) if m["role"] == "assistant"]
+    messages = demo.messages[: spoken[turn]]
+    shown = sum(
+        part["type"] == "image"
+        for message in messages
+        if isinstance(message["content"], list)
+        for part in message["content"]
+    )
+    ids = render(policy.tokenizer, messages, demo.tools)
+    return _with_images(policy, ids, demo.images[:shown])
+
+
+def make_example(policy: "Policy", demo: Demo) -> SftExample:
+    """Render, tokenise and mask a demo."""
+    ids = render(policy.tokenizer, demo.messages, demo.tools, add_generation_prompt=False)
+    example = _with_images(policy, ids, demo.images)
+    turns = sum(1 for message in demo.messages if message["role"] == "assistant")
+    return SftExample(example, assistant_mask(policy, example.ids, turns))
+
+
+def _with_images(policy: "Policy", ids: list[int], images: Sequence["Image.Image"]) -> Example:
+    patches = [policy.vision.patchify(image) for image in images]
+    grids = np.concatenate([grid for _, grid in patches]) if patches else np.zeros((0, 3), np.int64)
+    pixels = np.concatenate([p for p, _ in patches]) if patches else np.zeros((0, 0), np.float32)
+    counts = tokens_of(grids, policy.merge)
+    return Example(expand_images(ids, counts, policy.image_token_id), pixels, grids)
+
+
+def assistant_mask(policy: "Policy", ids: Sequence[int], turns: int) -> np.ndarray:
+    """True from after each `<|im_start|>assistant\\n` up to and with its `<|im_end|>`, (T,)."""
+    opening = encode(policy.tokenizer, "<|im_start|>assistant\n")
+    end = encode(policy.tokenizer, "<|im_end|>")[0]
+    mask = np.zeros(len(ids), dtype=bool)
+    at = found = 0
+    while at < len(ids):
+        if list(ids[at : at + len(opening)]) == opening:
+            first = at + len(opening)
+            at = next((i for i in range(first, len(ids)) if ids[i] == end), len(ids) - 1) + 1
+            mask[first:at] = True
+            found += 1
+        else:
+            at += 1
+    if found != turns:
+        raise LabError(
+            f"the demo has {turns} assistant messages but its rendering shows {found}; "
+            "this chat template does not open them with <|im_start|>assistant"
+        )
+    return mask
+
+
+class SftSteps:
+    """The warm-up as an iterator: trains in place, one update for each value taken.
+
+    The caller may stop at any. `cool_down` stops well: a few more steps in which the rate falls to
+    zero. At the full rate the share of valid calls jumps by some percent from one update to the
+    next, and GRPO would start from whichever it was.
+    """
+
+    def __init__(self, policy: "Policy", player: Demonstrator, config: SftConfig) -> None:
+        self._policy, self._player, self._config = policy, player, config
+        self._step, self._last = 0, config.steps
+
+    def cool_down(self) -> None:
+        """End after `cooldown_steps` more steps; once begun, it only goes on."""
+        self._last = min(self._last, self._step + self._config.cooldown_steps)
+
+    def __iter__(self) -> Iterator[SftMetrics]:
+        config = self._config
+        optimizer = make_optimizer(self._policy, config)
+        demos = demo_stream(self._player, config.demonstrations, config.seed)
+
+        def examples() -> list[SftExample]:
+            return [make_example(self._policy, next(demos)) for _ in range(config.batch)]
+
+        with ThreadPoolExecutor(1, "demos") as ahead:  # torch leaves the other core to it
+            batch = examples()
+            while self._step < self._last:
+                self._step += 1
+                started = time.perf_counter()
+                set_rate(optimizer, self._rate())
+                following = ahead.submit(examples) if self._step < self._last else None
+                metrics = sft_step(self._policy, optimizer, batch, config, self._step)
+                if following is not None:
+                    batch = following.result()  # before the caller plays with the policy
+                yield replace(metrics, seconds=time.perf_counter() - started)
+
+    def _rate(self) -> float:
+        """Up over `warmup_steps`, flat, down over the last `cooldown_steps`."""
+        config = self._config
+        up = self._step / max(1, config.warmup_steps)
+        down = (self._last - self._step + 1) / (config.cooldown_steps + 1)
+        return config.lr * min(1.0, up, down)
+
+
+def sft_steps(policy: "Policy", player: Demonstrator, config: SftConfig) -> SftSteps:
+    """Train in place, one update for each value taken; the caller may stop at any."""
+    return SftSteps(policy, player, config)
+
+
+def sft(
+    policy: "Policy",
+    player: Demonstrator,
+    config: SftConfig,
+    *,
+    check: Callable[[int], float] | None = None,
+    on_step: Callable[[SftMetrics], None] | None = None,
+    progress: bool = True,
+) -> list[SftMetrics]:
+    """Train in place until the steps are done or `check` (asked with the step) is content."""
+    from tqdm.auto import tqdm
+
+    history: list[SftMetrics] = []
+    bar = tqdm(total=config.steps, desc="SFT", unit="step", disable=None if progress else True)
+    with bar:
+        steps = sft_steps(policy, player, config)
+        for metrics in steps:
+            due = metrics.step % config.check_every == 0 or metrics.step == config.steps
+            if check is not None and due:
+                metrics = replace(metrics, check=check(metrics.step))
+            history.append(metrics)
+            if on_step is not None:
+                on_step(metrics)
+            bar.update()
+            bar.set_postfix(_shown(metrics), refresh=False)
+            if metrics.check is not None and metrics.check >= (config.stop_at or math.inf):
+                steps.cool_down()
+    return history
+
+
+def make_optimizer(policy: "Policy", config: SftConfig) -> torch.optim.AdamW:
+    """AdamW, fused: 1 ms a step instead of 6.
+
+    A beta2 of .95 forgets the first, large gradients soon. In the one pair of runs compared (175
+    steps on clicks, seed 0) 98% of the sampled calls were valid, against 92% with .999, and vision
+    emerged 50 steps earlier.
+    """
+    return torch.optim.AdamW(
+        policy.model.parameters(),
+        lr=config.lr,
+        betas=(0.9, 0.95),
+        weight_decay=config.weight_decay,
+        fused=True,
+    )
+
+
+def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """The learning rate from now on."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+
+
+def sft_step(
+    policy: "Policy",
+    optimizer: torch.optim.Optimizer,
+    batch: Sequence[SftExample],
+    config: SftConfig,
+    step: int,
+) -> SftMetrics:
+    """One update on one batch."""
+    started = time.perf_counter()
+    loss, tokens = sft_loss(policy, batch)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(policy.model.parameters(), config.grad_clip)
+    optimizer.step()
+    return SftMetrics(
+        step=step,
+        loss=float(loss.detach()),
+        tokens=tokens,
+        sequence_tokens=sum(len(item.example.ids) for item in batch),
+        grad_norm=float(norm),
+        lr=optimizer.param_groups[0]["lr"],
+        seconds=time.perf_counter() - started,
+    )
+
+
+def sft_loss(policy: "Policy", batch: Sequence[SftExample]) -> tuple[torch.Tensor, int]:
+    """Mean cross-entropy over the assistant's tokens, and how many there were."""
+    inputs = collate(policy, [item.example for item in batch])
+    where = torch.zeros_like(inputs.ids, dtype=torch.bool)  # (B, T)
+    for row, item in enumerate(batch):
+        where[row, : len(item.loss_mask)] = torch.from_numpy(item.loss_mask)
+    logprobs = score(policy, inputs, where).logprobs[where]  # (N,)
+    return -logprobs.mean(), int(where.sum())
+
+
+def _shown(metrics: SftMetrics) -> dict[str, Any]:
+    shown = {"loss": f"{metrics.loss:.3f}"}
+    return shown if metrics.check is None else shown | {"check": f"{metrics.check:.2f}"}

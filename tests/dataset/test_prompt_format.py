@@ -1,0 +1,92 @@
+"""Asking: the same words for training and measuring, and points that survive the way there."""
+
+import json
+
+import pytest
+
+from cua_lab.dataset.grounding import from_row
+from cua_lab.dataset.prompt_format import PromptFormat, load_asking
+from cua_lab.errors import LabError
+from cua_lab.policy.vision import QWEN2_5_VL
+
+CLICK = PromptFormat(system="Use the screen.", actions=("click",))
+PIXELS = PromptFormat("pixels", geometry=QWEN2_5_VL)
+
+
+def sample(**changes):
+    row = {
+        "screenshot": "a.png",
+        "instruction": "Click it",
+        "action": "click",
+        "coordinates": [412, 87],
+        "coordinate_space": "pixels",
+        "image_size": [1920, 1080],
+    }
+    return from_row(row | changes)
+
+
+def call(asking: PromptFormat, one, size=(1920, 1080)) -> dict:
+    return json.loads(asking.answer(one, size)["tool_calls"][0]["function"]["arguments"])
+
+
+@pytest.mark.parametrize("point", [(0, 0), (1919, 1079), (412, 87), (961, 540)])
+@pytest.mark.parametrize("asking", [CLICK, PIXELS], ids=["0-1000", "pixels"])
+def test_what_is_read_is_the_point_that_was_said(asking, point) -> None:
+    read = asking.read(call(asking, sample(coordinates=list(point))), (1920, 1080))
+    assert read == pytest.approx((point[0] / 1920, point[1] / 1080), abs=0.0015)
+
+
+def test_pixels_are_those_of_the_image_as_it_is_resized() -> None:
+    """Qwen2.5-VL sees 1920x1080 as 1932x1092 and points into that."""
+    assert PIXELS.view((1920, 1080)).screen == (1932, 1092)
+    assert call(PIXELS, sample(coordinates=[1919, 1079])) == {
+        "action": "click",
+        "x": 1931,
+        "y": 1091,
+    }
+    limits = PIXELS.tools((1920, 1080))[0]["function"]["parameters"]["properties"]
+    assert limits["x"]["maximum"] == 1931
+    with pytest.raises(LabError, match="geometry"):
+        PromptFormat("pixels")
+
+
+def test_the_prompt_is_the_agents() -> None:
+    messages = CLICK.messages("Click it", {"type": "image"})
+    assert [m["role"] for m in messages] == ["system", "user"]
+    assert [part["type"] for part in messages[1]["content"]] == ["text", "image"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"action": "click", "x": 1001, "y": 3},
+        {"action": "click", "x": 3},
+        {"action": "press", "keys": ["enter"]},
+        {"x": 3, "y": 3},
+        "click",
+        None,
+    ],
+)
+def test_what_the_tool_would_refuse_is_no_point(arguments) -> None:
+    assert CLICK.read(arguments, (100, 100)) is None
+
+
+def test_actions_without_a_point_and_with_two_are_said_as_the_tool_takes_them() -> None:
+    everything = PromptFormat()
+    keys = sample(action="key", keys=["ctrl+s"], coordinates=None)
+    assert call(everything, keys) == {"action": "press", "keys": ["ctrl+s"]}
+    drag = sample(action="drag", coordinates=[0, 0], end_coordinates=[1919, 1079])
+    assert call(everything, drag) == {"action": "drag", "x": 0, "y": 0, "to_x": 1000, "to_y": 1000}
+    scroll = sample(action="scroll", direction="down", coordinates=None)
+    assert call(everything, scroll) == {"action": "scroll", "x": 500, "y": 500, "scroll_y": 3}
+    with pytest.raises(LabError, match="unknown action 'press'"):
+        CLICK.answer(keys, (1920, 1080))
+
+
+def test_a_folder_remembers_how_its_policy_is_asked(tmp_path) -> None:
+    for asking in (CLICK, PIXELS):
+        asking.save(tmp_path)
+        assert load_asking(tmp_path) == asking
+    (tmp_path / "asking.json").write_text("{}")
+    with pytest.raises(LabError, match="cannot be read"):
+        load_asking(tmp_path)

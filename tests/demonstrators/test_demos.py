@@ -1,0 +1,137 @@
+"""Scripted players."""
+
+import io
+from collections import Counter
+
+import pytest
+from PIL import Image, ImageChops
+
+from cua_lab.computer.config import ToolConfig
+from cua_lab.computer.coordinates import View
+from cua_lab.computer.schema import parse_call, tool_schema
+from cua_lab.demonstrators.demos import (
+    ClickPlayer,
+    Demo,
+    GamePlayer,
+    PromptContext,
+    corpus_of,
+    demo_stream,
+)
+from cua_lab.errors import LabError
+
+TOOL = tool_schema(ToolConfig(coordinate_space="0-1000", max_keys_per_call=20), (128, 128))
+SCENE = PromptContext("Use the screen.", (TOOL,))
+CLICK = ClickPlayer(SCENE)
+GAME = GamePlayer(SCENE, "Reach a high score.")
+
+
+def calls(demo: Demo) -> list[dict]:
+    return [
+        message["tool_calls"][0]["function"]["arguments"]
+        for message in demo.messages
+        if message["role"] == "assistant"
+    ]
+
+
+def test_a_demo_has_the_shape_of_a_rollout() -> None:
+    """HUD: the task with the first screenshot, then call, tool result, and a user's image."""
+    demo = GamePlayer(SCENE, "Go.", turns=2)(0)
+    assert [message["role"] for message in demo.messages] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "user",
+        "assistant",
+    ]
+    assert demo.messages[1]["content"] == [{"type": "text", "text": "Go."}, {"type": "image"}]
+    assert demo.messages[3]["content"] == "Tool executed successfully"
+    assert demo.messages[4]["content"][0]["text"] == "Tool returned the following:"
+    assert len(demo.images) == 2
+
+
+def test_without_a_first_screenshot_the_player_asks_for_one() -> None:
+    demo = ClickPlayer(PromptContext(None, (TOOL,), first_screenshot=False))(0)
+    assert calls(demo)[0] == {"action": "screenshot"}
+    assert [m["role"] for m in demo.messages] == ["user", "assistant", "tool", "user", "assistant"]
+
+
+@pytest.mark.parametrize("player", [CLICK, GAME])
+def test_the_same_index_gives_the_same_demo_and_another_index_another(player) -> None:
+    first, again, other = player(3), player(3), player(4)
+    assert first.messages == again.messages
+    assert [i.tobytes() for i in first.images] == [i.tobytes() for i in again.images]
+    assert first.images[0].tobytes() != other.images[0].tobytes()
+
+
+@pytest.mark.parametrize("player", [CLICK, GAME])
+def test_every_call_is_one_the_tool_accepts(player) -> None:
+    config = ToolConfig(coordinate_space="0-1000", max_keys_per_call=20)
+    for index in range(50):
+        for call in calls(player(index)):
+            parse_call(call, View((128, 128), space="0-1000"), config)
+
+
+def test_clicks_land_in_the_target_and_with_much_noise_beside_it() -> None:
+    def inside(player: ClickPlayer) -> float:
+        hits = 0
+        for index in range(100):
+            call = calls(player(index))[0]
+            point = player.view.to_screen(call["x"], call["y"])
+            hits += player.app_of(index).target.box.contains(*point)
+        return hits / 100
+
+    assert inside(CLICK) > 0.97
+    assert inside(ClickPlayer(SCENE, noise=0.15)) < 0.6
+
+
+def test_the_screens_are_those_of_the_keys_played() -> None:
+    """Every list of keys changes the board, now and then none of its keys does."""
+    demo = GAME(0)
+    differ = [
+        ImageChops.difference(a, b).getbbox() is not None
+        for a, b in zip(demo.images, demo.images[1:], strict=False)
+    ]
+    assert sum(differ) >= 2
+
+
+def test_players_of_2048_are_weak_but_know_where_a_long_list_ends() -> None:
+    """Few keys leave room for GRPO; lists that drift over the limit made valid calls dip to .72."""
+    lengths = [len(call["keys"]) for index in range(200) for call in calls(GAME(index))]
+    assert 2.5 < sum(lengths) / len(lengths) < 5
+    assert max(lengths) == 16
+    assert 0.05 < sum(length >= 8 for length in lengths) / len(lengths) < 0.2
+    assert 0.02 < sum(length == 16 for length in lengths) / len(lengths) < 0.1
+    keys = Counter(
+        key for index in range(50) for call in calls(GAME(index)) for key in call["keys"]
+    )
+    assert min(keys.values()) > 0.7 * max(keys.values())
+
+
+def test_a_player_that_wants_more_keys_than_a_call_takes_is_refused() -> None:
+    with pytest.raises(LabError, match="mean_keys is 30 and longest 16"):
+        GamePlayer(SCENE, "Go.", mean_keys=30)
+
+
+def test_the_wire_form_carries_the_very_pixels() -> None:
+    demo = CLICK(0)
+    url = demo.as_openai()[1]["content"][1]["image_url"]["url"]
+    from cua_lab.policy.template import images_of
+
+    assert url.startswith("data:image/png;base64,")
+    (png,) = images_of(demo.as_openai())
+    assert Image.open(io.BytesIO(png)).tobytes() == demo.images[0].tobytes()
+
+
+def test_a_stream_goes_through_all_demos_before_it_repeats() -> None:
+    stream = demo_stream(lambda index: index, 5, seed=0)  # type: ignore[arg-type,return-value]
+    first, second = [next(stream) for _ in range(5)], [next(stream) for _ in range(5)]
+    assert sorted(first) == sorted(second) == list(range(5))  # type: ignore[type-var]
+    assert first != second
+
+
+def test_one_corpus_serves_several_players() -> None:
+    corpus = corpus_of((CLICK, GAME), count=5)
+    assert len(corpus.texts) == 10
+    assert len(corpus.phrases) == 1
+    assert corpus.phrases[0].startswith("system\nUse the screen.")
