@@ -1,8 +1,6 @@
 """`cua-lab doctor`: what works on this machine, and how to mend the rest.
 
-A `Check` is one line of the report: what was looked at, what was seen, and the fix. Invariant:
-a check that is not `ok` always carries a fix. Only `fail` stops anything from running; `warn` costs
-speed or safety, `optional` is a part that only some lessons need.
+Every look is one `Check`, with the fix where something is amiss.
 """
 
 import importlib.metadata
@@ -14,31 +12,14 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-Status = Literal["ok", "warn", "fail", "optional"]
+from cua_lab.checks import Check
 
 MIN_MEMORY_GIB = 4.0
 MIN_DISK_GIB = 3.0
 HUD_KEY = "HUD_API_KEY"
 HUD_KEY_LINE = re.compile(rf"^[ \t]*(export[ \t]+)?{HUD_KEY}[ \t]*=[ \t]*\S", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding."""
-
-    name: str
-    status: Status
-    saw: str
-    fix: str = ""
-    """What to do about it; empty only where the status is `ok`."""
-
-    def __post_init__(self) -> None:
-        if self.status != "ok" and not self.fix:
-            raise ValueError(f"check {self.name!r} is {self.status} but says no fix")
 
 
 def examine(home: Path | None = None, folder: Path | None = None) -> list[Check]:

@@ -12,8 +12,7 @@ Invariant: a file of rows is whole and valid or it is not there; every mistake i
 from __future__ import annotations
 
 import difflib
-import importlib
-import importlib.util
+import inspect
 import json
 import os
 import tempfile
@@ -21,11 +20,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.env_package import env_package
 from cua_lab.errors import LabError
+from cua_lab.hud_quirks import env_of, template_parameters
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from hud.eval import Task
 
 Row = dict[str, Any]
@@ -33,42 +32,8 @@ TASK_FIELDS = ("env", "id", "args", "slug")
 
 
 def load_tasks(package: str | Path) -> list[Task]:
-    """The public `tasks` list of a HUD env package: a dotted name, a directory or a `.py` file."""
-    from hud.eval import Task
-
-    module = _tasks_module(package)
-    tasks = getattr(module, "tasks", None)
-    if not isinstance(tasks, list | tuple) or not all(isinstance(t, Task) for t in tasks):
-        raise LabError(f"{module.__name__} has no list named `tasks` with HUD tasks in it")
-    if not tasks:
-        raise LabError(f"the `tasks` list of {package} is empty: there is nothing to mint")
-    return list(tasks)
-
-
-def _tasks_module(package: str | Path) -> ModuleType:
-    source = Path(package)
-    if source.exists():
-        from hud.utils.modules import load_module
-
-        file = source / "tasks.py" if source.is_dir() else source
-        if not file.exists():
-            raise LabError(f"{source} has no tasks.py: a HUD env package holds env.py and tasks.py")
-        return load_module(file)
-    name = str(package)
-    for wanted in (name, f"{name}.tasks"):
-        if not _importable(wanted):
-            raise LabError(
-                f"no HUD env package {name!r} ({wanted} cannot be found): give a dotted name such "
-                "as cua_lab.envs.lab, or the path of a directory with env.py and tasks.py"
-            )
-    return importlib.import_module(f"{name}.tasks")
-
-
-def _importable(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ModuleNotFoundError, ValueError):
-        return False
+    """The public `tasks` of a HUD env package: a short or dotted name, a folder or an env.py."""
+    return env_package(package).public_tasks()
 
 
 def select(tasks: Sequence[Task], slugs: Iterable[str] | None) -> list[Task]:
@@ -109,15 +74,15 @@ def with_args(task: Task, overrides: Mapping[str, Any]) -> dict[str, Any]:
 
     if not overrides:
         return dict(task.args)
-    signature = _template(task).sig
+    parameters = _parameters(task)
     for name, value in overrides.items():
-        if name not in signature.parameters:
+        if name not in parameters:
             raise LabError(
                 f"template {task.id!r} has no argument {name!r}"
-                f"{_nearest(name, signature.parameters)}; it takes "
-                f"{', '.join(signature.parameters) or 'none'}"
+                f"{_nearest(name, parameters)}; it takes "
+                f"{', '.join(parameters) or 'none'}"
             )
-        annotation = signature.parameters[name].annotation
+        annotation = parameters[name].annotation
         try:
             TypeAdapter(annotation).validate_python(value, strict=True)
         except ValidationError as error:
@@ -128,14 +93,14 @@ def with_args(task: Task, overrides: Mapping[str, Any]) -> dict[str, Any]:
     return {**task.args, **overrides}
 
 
-def _template(task: Task) -> Any:
-    env = task._env
+def _parameters(task: Task) -> dict[str, inspect.Parameter]:
+    env = env_of(task)
     if env is None or task.id not in env.templates:
         raise LabError(
             f"task {task.slug!r} was not minted by a template of its env, so its arguments cannot "
             "be checked: call the template instead of building Task(...) by hand"
         )
-    return env.templates[task.id]
+    return template_parameters(env, task.id)
 
 
 def mint(

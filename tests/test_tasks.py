@@ -116,10 +116,13 @@ def test_what_is_no_env_package_is_one_error(package: str, tmp_path: Path, monke
         ("", "no list named `tasks`"),
         ("tasks = 5\n", "no list named `tasks`"),
         ("tasks = [1]\n", "no list named `tasks`"),
-        ("tasks = []\n", "is empty"),
+        ("tasks = []\n", "there is nothing to mint"),
     ],
 )
 def test_a_package_without_tasks_says_so(tmp_path: Path, source: str, words: str) -> None:
+    (tmp_path / "env.py").write_text(
+        'from hud.environment import Environment\nenv = Environment("mine")\n'
+    )
     (tmp_path / "tasks.py").write_text(source)
     with pytest.raises(LabError, match=words):
         load_tasks(tmp_path)

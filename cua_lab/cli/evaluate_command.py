@@ -92,11 +92,11 @@ def evaluate(
     if screens not in SCREENS:
         raise LabError(f"--screens is {screens!r}; expected one of {', '.join(SCREENS)}")
     if env is not None:
-        from cua_lab.envs import package_of
+        from cua_lab.env_package import env_package
         from cua_lab.run.task_evaluation import concurrency_for, evaluation_plans, tool_config_for
         from cua_lab.tasks import parse_args
 
-        package = package_of(env)
+        package = env_package(env)
         plans = evaluation_plans(
             package, task, args=parse_args(args), episodes=episodes, seed=seed, split=split
         )
@@ -211,7 +211,7 @@ async def _tasks(
     target: _Target,
     asked: "PromptFormat",
     tool: "ToolConfig",
-    package: str,
+    package: Any,
     plans: Any,
     turns: tuple[int, float],
 ) -> "TaskReport":
@@ -229,7 +229,7 @@ async def _tasks(
         completion_kwargs={"temperature": turns[1], "max_tokens": 512}
         | ({"extra_body": {"return_token_ids": True}} if target.policy is not None else {}),
     )
-    runtime = make_runtime(package, "local", concurrency=target.concurrency)
+    runtime = make_runtime(package.source, "local", concurrency=target.concurrency)
     with tqdm(total=len(plans), desc="play", unit="episode") as bar:
         if target.policy is not None:
             episodes = await measured.play_with_policy(

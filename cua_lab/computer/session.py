@@ -22,6 +22,7 @@ from cua_lab.computer.settling import QuietFramebuffer
 from cua_lab.computer.tool import ComputerTool
 from cua_lab.desktop.app import App
 from cua_lab.desktop.rfb import RFBServer
+from cua_lab.hud_quirks import silence_cancelled_streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,6 @@ class ScreenSession:
     async def on(cls, url: str, config: ToolConfig | None = None) -> "ScreenSession":
         """Connect the tool to a screen that is served already, by default a real one: paced, and
         looked at when it is at rest."""
-        from cua_lab.play.agent import silence_cancelled_streams
-
         screen = await Screen.connect(Capability.rfb(name="screen", url=url))
         tool = ComputerTool(client=screen, config=config or ToolConfig(settle=QuietFramebuffer()))
         silence_cancelled_streams(asyncio.get_running_loop())

@@ -38,6 +38,7 @@ from cua_lab.computer.schema import (
     view_of,
 )
 from cua_lab.computer.screen import DeadScreen
+from cua_lab.hud_quirks import reconnect
 
 if TYPE_CHECKING:
     import numpy as np
@@ -133,7 +134,7 @@ class ComputerTool(RFBTool):
             self._keys, self._buttons = [], 0  # a new connection holds nothing down
         try:
             async with asyncio.timeout(self.config.screen_timeout_s):
-                await self.client._reconnect()
+                await reconnect(self.client)
             return await read()
         except (OSError, EOFError, ValueError) as error:
             raise DeadScreen(
@@ -159,7 +160,7 @@ class ComputerTool(RFBTool):
         try:
             async with asyncio.timeout(limit):
                 if self.client.conn.writer.is_closing():  # the server went, and may be back
-                    await self.client._reconnect()
+                    await reconnect(self.client)
                 async with self._letting_go():
                     await self._send(call)
                 await self._flush()

@@ -1,1 +1,1 @@
-"""The embedded engine: decoding, prefix cache, batching and sampling over the policy's own weights."""
+"""The embedded engine: decoding, prefix cache, batching, sampling over the policy's own weights."""

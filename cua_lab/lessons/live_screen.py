@@ -14,6 +14,7 @@ import asyncio
 import base64
 import json
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import anywidget
@@ -22,8 +23,8 @@ import traitlets
 from cua_lab.computer.screen import DeadScreen
 from cua_lab.computer.session import ScreenSession, ToolResult
 from cua_lab.computer.tool import encode_png
-from cua_lab.viz.page import STATIC
 
+STATIC = Path(__file__).parent / "static"
 PATIENCE_S = 0.5
 """A look at a screen that rests."""
 SLOWEST_S = 0.04

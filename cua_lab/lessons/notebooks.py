@@ -1,4 +1,6 @@
-"""Store and check the outputs of the lessons: `python -m cua_lab.lessons.notebooks store|check [NAME ...]`.
+"""Store and check the outputs of the lessons.
+
+    python -m cua_lab.lessons.notebooks store|check [NAME ...]
 
 Invariant: storing twice gives the same bytes. Everything that could differ between two honest runs
 is taken out in one place: timing metadata and widget state are never recorded, widget views are
@@ -19,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 SANITIZE = NOTEBOOKS / "sanitize.cfg"
 CELL_TIMEOUT_S = 600

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from cua_lab.doctor import Check
+from cua_lab.checks import Check
 from cua_lab.miles.agreement import compare
 from cua_lab.miles.cost import Costs, checkpoint_bytes, checkpoints, costs_of, mib
 from cua_lab.miles.recipe import MilesRecipe

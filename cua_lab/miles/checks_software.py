@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from cua_lab.doctor import Check
+from cua_lab.checks import Check
 from cua_lab.miles.recipe import MilesRecipe
 from cua_lab.play.containers import image_source
 

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cua_lab.doctor import Check
+from cua_lab.checks import Check
 from cua_lab.errors import LabError
+from cua_lab.hud_quirks import env_of, template_parameters
 from cua_lab.miles.recipe import MilesRecipe
 from cua_lab.play.api_keys import DAYTONA_KEY
 from cua_lab.play.containers import image_source
+from cua_lab.tasks import load_tasks, read_rows, with_args
 
 
 def credentials(recipe: MilesRecipe) -> Iterator[Check]:
@@ -45,8 +47,6 @@ def env_package(recipe: MilesRecipe) -> Iterator[Check]:
 
 
 def rows(recipe: MilesRecipe) -> Iterator[Check]:
-    from cua_lab.tasks import load_tasks, read_rows
-
     if not Path(recipe.tasks.data).is_file():
         saw = f"no file {recipe.tasks.data}" if recipe.tasks.data else "no --data given"
         yield Check("rows", "fail", saw, _mint(recipe))
@@ -69,8 +69,6 @@ def rows(recipe: MilesRecipe) -> Iterator[Check]:
 
 
 def _row_problem(hud_task: dict[str, Any], templates: dict[str, Any]) -> str:
-    from cua_lab.tasks import with_args
-
     task = templates.get(hud_task["id"])
     if task is None:
         return f"no template {hud_task['id']!r}; the package has {', '.join(templates)}"
@@ -108,7 +106,8 @@ def _row_numbers(
 
 
 def _argument(task: dict[str, Any], templates: dict[str, Any], name: str) -> Any:
-    parameter = templates[task["id"]]._env.templates[task["id"]].sig.parameters.get(name)
+    env = env_of(templates[task["id"]])
+    parameter = None if env is None else template_parameters(env, task["id"]).get(name)
     return task["args"].get(name, parameter.default if parameter is not None else None)
 
 

@@ -2,9 +2,9 @@
 
     Miles' sample (metadata.hud_task) ──▶ HUD episode ──▶ turns, screenshots ──▶ our samples
 
-A `EpisodeRunner` is made once a process: it holds what all episodes share, the HUD runtime, the gate in
-front of the sandboxes, the tokenizer's table and the image processor. Invariant: an episode that
-cannot be trained on becomes one write-off that says why; a fault of the set-up raises.
+An `EpisodeRunner` is made once per process: it holds what all episodes share, the HUD runtime, the
+gate in front of the sandboxes, the tokenizer's table and the image processor. Invariant: an episode
+that cannot be trained on becomes one write-off that says why; a fault of the set-up raises.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ secret is shown.
 
 from collections.abc import Callable, Iterator
 
-from cua_lab.doctor import Check
+from cua_lab.checks import Check
 from cua_lab.errors import LabError
 from cua_lab.miles import checks_numbers as numbers
 from cua_lab.miles import checks_software as software

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, cast
 import mcp.types as mcp_types
 from hud.agents.openai_compatible import OpenAIChatAgent
 from hud.agents.types import AgentStep, OpenAIChatConfig
-from hud.settings import settings
 from hud.types import Step
 from pydantic import Field, InstanceOf
 
@@ -30,6 +29,7 @@ from cua_lab.computer.config import ToolConfig
 from cua_lab.computer.schema import NAME, CallError, parse_call
 from cua_lab.computer.screen import connect
 from cua_lab.computer.tool import ComputerTool
+from cua_lab.hud_quirks import forget_hud_account, silence_cancelled_streams
 
 if TYPE_CHECKING:
     from hud.agents.tool_agent import RunState
@@ -141,44 +141,3 @@ def _user_message(state: RunState[ChatCompletionMessageParam]) -> ChatCompletion
     if not state.messages or state.messages[-1]["role"] != "user":
         state.messages.append({"role": "user", "content": []})
     return state.messages[-1]
-
-
-def forget_hud_account() -> None:
-    """Keep HUD off the network and off the disk.
-
-    A stray key (environment, .env, ~/.hud/.env) made one offline episode take 185 s; with telemetry
-    switched off HUD writes every screenshot to ~/.hud/spans. Without a key and with the switch on
-    it does neither.
-    """
-    settings.api_key = None
-    settings.telemetry_enabled = True
-    Step.emit = _emit_if_heard  # type: ignore[assignment, method-assign]
-
-
-_emit = Step.emit
-
-
-def _emit_if_heard(step: Step, *, trace_id: str | None = None) -> None:
-    """HUD serialises every step, screenshots and all, and then throws it away when nobody listens:
-    1 ms of an episode of 7."""
-    if settings.api_key or settings.span_dir:
-        _emit(step, trace_id=trace_id)
-
-
-def silence_cancelled_streams(loop: asyncio.AbstractEventLoop) -> None:
-    """Drop the CancelledError tracebacks that Python 3.11's stream callbacks print for each tunnel
-    that HUD closes. Idempotent; a handler that was there before still gets everything else."""
-    previous = loop.get_exception_handler()
-    if getattr(previous, "drops_cancelled", False):
-        return
-
-    def handler(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if isinstance(context.get("exception"), asyncio.CancelledError):
-            return
-        if previous is None:
-            loop.default_exception_handler(context)
-        else:
-            previous(loop, context)
-
-    handler.drops_cancelled = True  # type: ignore[attr-defined]
-    loop.set_exception_handler(handler)

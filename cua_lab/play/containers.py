@@ -7,7 +7,6 @@ not the package itself, the file and just those parts are staged in one folder. 
 but what the Dockerfile copies is ever uploaded.
 """
 
-import importlib.util
 import json
 import os
 import re
@@ -17,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cua_lab.env_package import dockerfile_of
 from cua_lab.errors import LabError
 from cua_lab.play.api_keys import DAYTONA_KEY, read_key
 
-DOCKERFILE = "Dockerfile.hud"
 PORT = 8765
 
 
@@ -42,31 +41,9 @@ class ContainerSource:
         return f"docker build -f {self.dockerfile} -t {tag} {self.context}"
 
 
-def package_folder(package: str | Path) -> Path:
-    """The folder of a HUD env package given by its dotted name or its path."""
-    path = Path(package)
-    if path.is_dir():
-        return path.resolve()
-    try:
-        spec = importlib.util.find_spec(str(package))
-    except (ModuleNotFoundError, ValueError):
-        spec = None
-    if spec is None or not spec.submodule_search_locations:
-        raise LabError(
-            f"no HUD env package {str(package)!r}: give a dotted name such as cua_lab.envs.lab or a"
-            f" folder with env.py, tasks.py and {DOCKERFILE}"
-        )
-    return Path(next(iter(spec.submodule_search_locations))).resolve()
-
-
 def image_source(package: str | Path) -> ContainerSource:
     """Read the package's Dockerfile.hud."""
-    dockerfile = package_folder(package) / DOCKERFILE
-    if not dockerfile.is_file():
-        raise LabError(
-            f"{dockerfile.parent} has no {DOCKERFILE}: an env needs one to run in a container or a"
-            f" sandbox; `hud init` writes one, and cua_lab/envs/lab/{DOCKERFILE} is an example"
-        )
+    dockerfile = dockerfile_of(package)
     lines = _instructions(dockerfile.read_text(encoding="utf-8"))
     copied = tuple(
         source for name, rest in lines if name in ("COPY", "ADD") for source in _sources(rest)

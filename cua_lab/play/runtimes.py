@@ -10,15 +10,15 @@ missing program, SDK, key or image is a `LabError` that says how to get it. Cred
 file alone, never from a recipe, and are never shown.
 """
 
-import importlib
-import importlib.util
 import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from cua_lab.env_package import EnvPackage, dockerfile_of, env_package
 from cua_lab.errors import LabError
+from cua_lab.play.containers import daytona_runtime
 
 Kind = Literal["local", "subprocess", "docker", "daytona"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -43,11 +43,11 @@ def make_runtime(
     if kind not in KINDS:
         raise LabError(f"runtime is {kind!r}; choose {', '.join(KINDS)}")
     if kind == "local":
-        return _local(package, concurrency)
+        return _local(env_package(package), concurrency)
     if kind == "subprocess":
         from hud.eval import SubprocessRuntime
 
-        return SubprocessRuntime(_folder(package) / "env.py")
+        return SubprocessRuntime(env_package(package).env_file)
     if kind == "docker":
         return _docker(package, image or image_of(package))
     return _daytona(package, image, key_file)
@@ -62,36 +62,11 @@ def image_of(package: str) -> str:
     return line.split(" -t ")[1].split()[0]
 
 
-def dockerfile_of(package: str) -> Path:
-    """The package's Dockerfile."""
-    path = _folder(package) / "Dockerfile.hud"
-    if not path.is_file():
-        raise LabError(f"{package} has no Dockerfile.hud, so it runs local or subprocess only")
-    return path
-
-
-def _folder(package: str) -> Path:
-    try:
-        spec = importlib.util.find_spec(package)
-    except ModuleNotFoundError:
-        spec = None
-    if spec is None or not spec.submodule_search_locations:
-        raise LabError(f"no HUD env package {package!r}: give one such as cua_lab.envs.lab")
-    return Path(spec.submodule_search_locations[0])
-
-
-def _local(package: str, concurrency: int) -> Any:
+def _local(package: EnvPackage, concurrency: int) -> Any:
     from hud.eval import LocalRuntime
 
-    env = importlib.import_module(f"{package}.env")
-    most = getattr(env, "MOST_AT_ONCE", None)
-    if most is not None and concurrency > most:
-        raise LabError(
-            f"{package} plays at most {most} episodes at once in one process, each in a browser of "
-            f"its own; got run.concurrency {concurrency}: lower it, or give more processes with "
-            "runtime: subprocess"
-        )
-    return LocalRuntime(env.build)
+    package.check_concurrency(concurrency, "run.concurrency")
+    return LocalRuntime(package.env_file if package.build is None else package.build)
 
 
 def _docker(package: str, image: str) -> Any:
@@ -129,8 +104,6 @@ def _quiet(*command: str) -> int:
 
 
 def _daytona(package: str, image: str | None, key_file: str | Path | None) -> Any:
-    from cua_lab.play.containers import daytona_runtime
-
     path = key_file or os.environ.get(KEY_FILE)
     if not path:
         raise LabError(

@@ -15,6 +15,7 @@ from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.demonstrators import players_of
 from cua_lab.demonstrators.recorder import Recorder
 from cua_lab.play.ablation import blank, screens_of
 from cua_lab.play.episode import Episode
@@ -315,10 +316,8 @@ class StageRun:
         }
 
     async def _play_random(self, plans: Sequence[Plan]) -> list[Episode]:
-        import importlib
-
         stage = self.setup.stage
-        players = importlib.import_module(f"{stage.tasks.package}.players")
+        players = players_of(self.setup.package)
         keys = _mean(self.state.after.keys_per_turn) if self.state.after else None
         return await self.worker.play_scripted(
             plans,

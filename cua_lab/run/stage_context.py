@@ -3,14 +3,16 @@
 Invariant: whatever a recipe gets wrong about its tasks is found here, before anything is trained.
 """
 
-import importlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.demonstrators import players_of
 from cua_lab.demonstrators.recorder import Recorder
+from cua_lab.env_package import EnvPackage, env_package
 from cua_lab.errors import LabError
+from cua_lab.hud_quirks import template_parameters
 from cua_lab.play.worker import Plan
 from cua_lab.recipes import Recipe, Stage
 from cua_lab.seeds import derive_seed
@@ -44,6 +46,7 @@ class StageContext:
     config: "LabAgentConfig"
     runtime: Any
     """A HUD runtime provider."""
+    package: EnvPackage
 
     @property
     def seed(self) -> int:
@@ -56,7 +59,7 @@ class StageContext:
         tasks = self.stage.tasks
         variant = self.variants[turn % len(self.variants)]
         return Task(
-            env=_env_module(tasks.package).NAME,
+            env=self.package.name,
             id=tasks.template,
             args={**variant.args, "seed": seed},
             slug=variant.name,
@@ -110,7 +113,7 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
     from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
     from cua_lab.play.runtimes import make_runtime
 
-    env = _env_module(stage.tasks.package)
+    package = env_package(stage.tasks.package)
     agent = stage.agent
     config = LabAgentConfig(
         model="policy",
@@ -128,7 +131,7 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
     return StageContext(
         recipe=recipe,
         stage=stage,
-        variants=_variants(env, stage),
+        variants=_variants(package, stage),
         config=config,
         runtime=make_runtime(
             stage.tasks.package,
@@ -136,38 +139,29 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
             concurrency=recipe.run.concurrency,
             image=stage.tasks.image,
         ),
+        package=package,
     )
 
 
-def _env_module(package: str) -> Any:
-    try:
-        return importlib.import_module(f"{package}.env")
-    except ModuleNotFoundError as error:
-        raise LabError(
-            f"tasks.package is {package!r}, but {error.name} cannot be imported;"
-            " give a HUD env package such as cua_lab.envs.lab"
-        ) from error
-
-
-def _variants(env: Any, stage: Stage) -> tuple[Variant, ...]:
+def _variants(package: EnvPackage, stage: Stage) -> tuple[Variant, ...]:
     """The stage's tasks, with arguments checked by name and type."""
-    fixed = _template_args(env, stage, stage.tasks.args)
+    fixed = _template_args(package, stage, stage.tasks.args)
     for name, values in stage.tasks.vary.items():
         if name in ("turns", "width", "height"):
             raise LabError(f"tasks.vary: {name} is the same for every episode of a stage")
         return tuple(
-            Variant(str(value), _template_args(env, stage, {**stage.tasks.args, name: value}))
+            Variant(str(value), _template_args(package, stage, {**stage.tasks.args, name: value}))
             for value in values
         )
     return (Variant(stage.tasks.template, fixed),)
 
 
-def _template_args(env: Any, stage: Stage, args: Mapping[str, Any]) -> dict[str, Any]:
+def _template_args(package: EnvPackage, stage: Stage, args: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments on top of the template's own, and the number of turns."""
     from cua_lab.tasks import with_args
 
     tasks = stage.tasks
-    templates = env.env.templates
+    templates = package.templates
     if tasks.template not in templates:
         raise LabError(
             f"{tasks.package} has no template {tasks.template!r}; it has {', '.join(templates)}"
@@ -175,7 +169,7 @@ def _template_args(env: Any, stage: Stage, args: Mapping[str, Any]) -> dict[str,
     template = templates[tasks.template]
     defaults = {
         name: parameter.default
-        for name, parameter in template.sig.parameters.items()
+        for name, parameter in template_parameters(package.env, tasks.template).items()
         if parameter.default is not inspect.Parameter.empty
     }
     if "turns" in defaults:
@@ -200,7 +194,7 @@ def scene_of(setup: StageContext) -> "PromptContext":
 def demonstrator_of(setup: StageContext) -> "Demonstrator":
     """The scripted player of the stage's task; of several variants, each in turn."""
     stage = setup.stage
-    players = importlib.import_module(f"{stage.tasks.package}.players")
+    players = players_of(setup.package)
     each = [
         players.demonstrator(
             stage.tasks.template,

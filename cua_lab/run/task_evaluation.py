@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from cua_lab.dataset.evaluation import Rate, wilson
+from cua_lab.env_package import EnvPackage
 from cua_lab.errors import LabError
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.worker import Plan, Worker
+from cua_lab.seeds import derive_seed
 from cua_lab.stats import Estimate, estimate
+from cua_lab.tasks import row_of, select, to_hud_task, with_args
 
 if TYPE_CHECKING:
     from hud.eval import Task
@@ -163,7 +166,7 @@ def _strip(episode: Episode, space: str) -> str:
 
 
 def evaluation_plans(
-    package: str,
+    package: EnvPackage,
     names: Sequence[str] | None,
     *,
     args: Mapping[str, Any],
@@ -176,9 +179,6 @@ def evaluation_plans(
     `split` is one of the package's own sets; without it, and without names, its `tasks` are played.
     `episodes` is by default 64 of one task and 8 each of several.
     """
-    from cua_lab.seeds import derive_seed
-    from cua_lab.tasks import row_of, to_hud_task, with_args
-
     chosen = _chosen(package, names, split)
     episodes = episodes or (ALONE if len(chosen) == 1 else AMONG_OTHERS)
     seeds = [derive_seed(seed, "evaluate", index) % 2**31 for index in range(episodes)]
@@ -196,50 +196,34 @@ def evaluation_plans(
     ]
 
 
-def _chosen(package: str, names: Sequence[str] | None, split: str | None) -> list["Task"]:
+def _chosen(package: EnvPackage, names: Sequence[str] | None, split: str | None) -> list["Task"]:
     """The tasks that are meant: a name is looked up in the split, or in all that there is."""
-    import importlib
-
-    from cua_lab.tasks import load_tasks, select
-
-    tasks = load_tasks(package)
-    split_of = getattr(importlib.import_module(f"{package}.tasks"), "split", None)
+    tasks = list(package.tasks)
     if split is not None:
-        if split_of is None:
-            raise LabError(f"{package} has one set of tasks: leave --split out")
-        tasks = split_of(split)
+        if package.split is None:
+            raise LabError(f"{package.source} has one set of tasks: leave --split out")
+        tasks = package.split(split)
     if names is None:
-        return tasks
+        return tasks or package.public_tasks()
     slugs = {task.slug for task in tasks}
-    if split is None and split_of is not None and not slugs.issuperset(names):
-        tasks = split_of("all")
+    if split is None and package.split is not None and not slugs.issuperset(names):
+        tasks = package.split("all")
         slugs = {task.slug for task in tasks}
     by_template = {task.id: task.slug for task in reversed(tasks) if task.slug}
     return select(tasks, [name if name in slugs else by_template.get(name, name) for name in names])
 
 
-def concurrency_for(package: str, asked: int | None) -> int:
+def concurrency_for(package: EnvPackage, asked: int | None) -> int:
     """How many episodes to play at a time: as asked, or what the package can take."""
-    most = getattr(_env(package), "MOST_AT_ONCE", None)
     if asked is None:
-        return min(USUAL, most or USUAL)
-    if most is not None and asked > most:
-        raise LabError(
-            f"{package} plays at most {most} episodes at a time in one process, each in a browser "
-            f"of its own; got --concurrency {asked}"
-        )
+        return min(USUAL, package.most_at_once or USUAL)
+    package.check_concurrency(asked, "--concurrency")
     return asked
 
 
-def tool_config_for(package: str, config: "ToolConfig") -> "ToolConfig":
+def tool_config_for(package: EnvPackage, config: "ToolConfig") -> "ToolConfig":
     """The policy's tool on the package's screens: on a real one it waits until nothing moves."""
-    return replace(config, **getattr(_env(package), "TOOL", {}))
-
-
-def _env(package: str) -> Any:
-    import importlib
-
-    return importlib.import_module(f"{package}.env")
+    return replace(config, **package.tool)
 
 
 async def play_with_policy(

@@ -1,9 +1,9 @@
 """What a batch would do to the weights, without doing it: the gradient, and each token's push.
 
-Data model: a `LossInput` is a sequence with everything the loss reads, all over the WHOLE sequence, so
-that any of it can be got wrong on purpose and compared. A `GradientReport` is the gradient of the policy loss
-as one vector, with ratio, push and entropy of every masked-in token. Invariant: the policy is left
-as it was.
+Data model: a `LossInput` is a sequence with everything the loss reads, all over the WHOLE sequence,
+so that any of it can be got wrong on purpose and compared. A `GradientReport` is the gradient of
+the policy loss as one vector, with ratio, push and entropy of every masked-in token. Invariant: the
+policy is left as it was.
 """
 
 import math

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from cua_lab.cli import app, commands  # noqa: F401  (registers the commands)
 from cua_lab.computer.config import ToolConfig
 from cua_lab.computer.settling import NoSettle, QuietFramebuffer
-from cua_lab.envs import package_of
+from cua_lab.env_package import env_package
 from cua_lab.envs.miniwob.tasks import HELD_OUT, TRAINING
 from cua_lab.errors import LabError
 from cua_lab.run import task_evaluation as evaluate
@@ -26,17 +26,17 @@ MINIWOB = "cua_lab.envs.miniwob"
 
 def played(split: str | None = None, names: list[str] | None = None) -> list[str]:
     """The pages of the plans, one entry a page."""
-    plans = evaluation_plans(MINIWOB, names, args={}, episodes=2, seed=0, split=split)
+    plans = evaluation_plans(env_package(MINIWOB), names, args={}, episodes=2, seed=0, split=split)
     assert len({plan.id for plan in plans}) == len(plans)
     return list(dict.fromkeys(plan.task.args["page"] for plan in plans))
 
 
 def test_an_env_goes_by_its_short_name_and_an_unknown_one_is_told_which_there_are() -> None:
-    assert package_of("miniwob") == MINIWOB
-    assert package_of("lab") == package_of("cua_lab.envs.lab") == "cua_lab.envs.lab"
+    assert env_package("miniwob").source == MINIWOB
+    assert env_package("lab").name == env_package("cua_lab.envs.lab").name == "lab"
     for name in ("minwob", "cua_lab.envs.none", "cua_lab.policy", "../envs", ""):
-        with pytest.raises(LabError, match="lab, browser, miniwob"):
-            package_of(name)
+        with pytest.raises(LabError, match="no HUD env package"):
+            env_package(name)
 
 
 def test_without_a_word_the_training_pages_are_played_and_a_split_says_otherwise() -> None:
@@ -50,30 +50,33 @@ def test_without_a_word_the_training_pages_are_played_and_a_split_says_otherwise
     with pytest.raises(LabError, match="training, held-out or all"):
         played("test")
     with pytest.raises(LabError, match="one set of tasks"):
-        evaluation_plans("cua_lab.envs.lab", None, args={}, seed=0, split="held-out")
+        evaluation_plans(env_package("cua_lab.envs.lab"), None, args={}, seed=0, split="held-out")
 
 
 def test_several_tasks_get_fewer_start_states_each_than_one_alone() -> None:
-    alone = evaluation_plans("cua_lab.envs.lab", ["todo-create"], args={}, seed=0)
+    alone = evaluation_plans(env_package("cua_lab.envs.lab"), ["todo-create"], args={}, seed=0)
     several = evaluation_plans(
-        "cua_lab.envs.lab", ["todo-create", "todo-complete"], args={}, seed=0
+        env_package("cua_lab.envs.lab"), ["todo-create", "todo-complete"], args={}, seed=0
     )
     assert (len(alone), len(several)) == (64, 16)
 
 
 def test_browsers_are_asked_for_as_many_episodes_at_a_time_as_they_can_play() -> None:
-    assert (concurrency_for("cua_lab.envs.lab", None), concurrency_for(MINIWOB, None)) == (32, 8)
-    assert concurrency_for(MINIWOB, 3) == 3
+    assert (
+        concurrency_for(env_package("cua_lab.envs.lab"), None),
+        concurrency_for(env_package(MINIWOB), None),
+    ) == (32, 8)
+    assert concurrency_for(env_package(MINIWOB), 3) == 3
     with pytest.raises(LabError, match=r"at most 8 .* got --concurrency 9"):
-        concurrency_for(MINIWOB, 9)
+        concurrency_for(env_package(MINIWOB), 9)
 
 
 def test_on_a_real_screen_the_tool_waits_until_nothing_moves() -> None:
     """A policy on stale frames is measured on its luck."""
     asked = ToolConfig(actions=("click",), coordinate_space="0-1000", pace_ms=0)
-    real = tool_config_for(MINIWOB, asked)
+    real = tool_config_for(env_package(MINIWOB), asked)
     assert (real.settle, real.pace_ms, real.actions) == (QuietFramebuffer(40), 20, ("click",))
-    assert tool_config_for("cua_lab.envs.lab", asked).settle == NoSettle()
+    assert tool_config_for(env_package("cua_lab.envs.lab"), asked).settle == NoSettle()
 
 
 def clicks_what_is_grey(request: httpx.Request) -> httpx.Response:

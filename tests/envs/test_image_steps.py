@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from hud.eval import Runtime, Task
 
+from cua_lab.env_package import dockerfile_of
 from cua_lab.play.agent import LabAgentConfig
 from cua_lab.play.episode import Episode, play
-from cua_lab.play.runtimes import dockerfile_of
 from cua_lab.play.scripted import ScriptedTransport
 from tests.envs.namespaces import Image, debian
 

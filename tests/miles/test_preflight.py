@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from cua_lab.checks import Check
 from cua_lab.cli import app, commands  # noqa: F401  (registers the commands)
-from cua_lab.doctor import Check
 from cua_lab.miles import checks_software as module
 from cua_lab.miles.preflight import preflight
 from cua_lab.miles.recipe import MilesRecipe, load_miles_recipe

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from hud.eval import LocalRuntime, SubprocessRuntime
 
+from cua_lab.env_package import dockerfile_of
 from cua_lab.errors import LabError
 from cua_lab.play import runtimes
-from cua_lab.play.runtimes import dockerfile_of, image_of, make_runtime
+from cua_lab.play.runtimes import image_of, make_runtime
 
 PACKAGES = ("cua_lab.envs.lab", "cua_lab.envs.browser", "cua_lab.envs.miniwob")
 KEY = "dtn_not_a_real_key"

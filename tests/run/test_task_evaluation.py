@@ -8,6 +8,7 @@ import pytest
 from hud.eval import LocalRuntime
 
 from cua_lab.computer.config import ToolConfig
+from cua_lab.env_package import env_package
 from cua_lab.envs.lab.env import build
 from cua_lab.errors import LabError
 from cua_lab.play.agent import LabAgentConfig
@@ -21,6 +22,7 @@ from cua_lab.run.task_evaluation import (
     summarise,
 )
 
+LAB = env_package("lab")
 CONFIG = LabAgentConfig(
     model="m",
     system_prompt=None,
@@ -52,18 +54,14 @@ def test_failed_episodes_are_counted_and_enter_no_rate() -> None:
 
 
 def test_plans_are_named_by_slug_or_by_template_and_start_as_the_seed_says() -> None:
-    plans = evaluation_plans(
-        "cua_lab.envs.lab", ["targets-click"], args={"level": 2}, episodes=3, seed=1
-    )
+    plans = evaluation_plans(LAB, ["targets-click"], args={"level": 2}, episodes=3, seed=1)
     assert [plan.task.id for plan in plans] == ["targets-click"] * 3
     assert len({plan.task.args["seed"] for plan in plans}) == 3
     assert all(plan.task.args["level"] == 2 for plan in plans)
-    again = evaluation_plans(
-        "cua_lab.envs.lab", ["targets-click-1"], args={"level": 2}, episodes=3, seed=1
-    )
+    again = evaluation_plans(LAB, ["targets-click-1"], args={"level": 2}, episodes=3, seed=1)
     assert [plan.task.args for plan in again] == [plan.task.args for plan in plans]
     with pytest.raises(LabError, match="unknown slug 'target-click'"):
-        evaluation_plans("cua_lab.envs.lab", ["target-click"], args={}, episodes=1, seed=0)
+        evaluation_plans(LAB, ["target-click"], args={}, episodes=1, seed=0)
 
 
 def test_any_server_plays_and_its_key_goes_with_every_request(monkeypatch) -> None:
@@ -80,7 +78,7 @@ def test_any_server_plays_and_its_key_goes_with_every_request(monkeypatch) -> No
         return httpx.Response(200, json=body | {"choices": [choice]})
 
     monkeypatch.setattr(evaluate.httpx, "AsyncHTTPTransport", lambda: httpx.MockTransport(server))
-    plans = evaluation_plans("cua_lab.envs.lab", ["targets-click"], args={}, episodes=2, seed=0)
+    plans = evaluation_plans(LAB, ["targets-click"], args={}, episodes=2, seed=0)
     played = asyncio.run(
         play_with_server("http://server/v1/", plans, CONFIG, LocalRuntime(build), key="secret")
     )
