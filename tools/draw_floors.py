@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import html
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 if __package__ in (None, ""):
@@ -23,7 +24,7 @@ HEIGHT = 34
 """px of one floor."""
 GAP = 6
 PALETTE = ("#e8f1fb", "#e9f6ec", "#fdf3e1", "#f6ebf7", "#eceff3")
-STYLE = "font: 15px ui-sans-serif, system-ui, sans-serif"
+STYLE = "font: 14px ui-sans-serif, system-ui, sans-serif"
 
 
 def as_text(floors: Floors) -> str:
@@ -33,7 +34,7 @@ def as_text(floors: Floors) -> str:
     return "\n".join([edge, *(f"| {_line(rooms):{width}} |" for rooms in floors), edge])
 
 
-def _line(rooms: list[str] | tuple[str, ...]) -> str:
+def _line(rooms: Sequence[str]) -> str:
     return "   ".join(rooms)
 
 
@@ -52,7 +53,7 @@ def as_svg(floors: Floors) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _floor(rooms: list[str] | tuple[str, ...], top: int, colour: str) -> list[str]:
+def _floor(rooms: Sequence[str], top: int, colour: str) -> list[str]:
     """The rooms of one floor share its width evenly."""
     width = (WIDTH - 40 - GAP * (len(rooms) + 1)) / len(rooms)
     parts = []

@@ -1,1 +1,1 @@
-"""What only the lessons use: loops to read."""
+"""What only the notebooks use: figures, the live screen, the loops that are there to be read."""

@@ -3,8 +3,8 @@
 | file | the idea | the real one |
 |---|---|---|
 | `sft.py` | learn from demonstrations | `cua_lab.training.warmup` |
-| `decode.py` | sample an answer, token by token | `cua_lab.serving` |
-| `episode.py` | look, act, be graded | `cua_lab.rollout` |
+| `decode.py` | sample an answer, token by token | `cua_lab.engine.engine` |
+| `episode.py` | look, act, be graded | `cua_lab.play.episode` |
 | `stitch.py` | turns into training sequences | `cua_lab.stitching.stitch` |
 | `grpo.py` | compare an episode with its group | `cua_lab.training.trainer` |
 | `plus_*.py` | one idea more, as a few lines on top of `grpo.py` | options of the trainer |

@@ -3,7 +3,7 @@
 A start is a number; the same number is the same screen. Invariant: the reward is read from the
 app's state, never from what the policy says.
 
-The real ones are HUD env packages (`cua_lab.envs`), played over RFB (`cua_lab.rollout`).
+The real ones are the HUD env packages in `cua_lab.envs`, whose apps are played over RFB.
 """
 
 import json

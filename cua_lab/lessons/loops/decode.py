@@ -5,12 +5,12 @@
 A draw is the inverse of the cumulative distribution at a uniform number, and the stream of uniforms
 belongs to the request's seed: what is drawn depends on nobody else in the batch.
 
-The real one, `cua_lab.serving`, adds
-- many rows at once, dropped as they finish (`batch.py`), in rounds that time cannot change
-  (`rounds.py`),
-- what a conversation said before is not computed again (`cache.py`, `prefill.py`),
-- attention written for a CPU and rows that do not depend on their neighbours (`decoder.py`),
-- top-p, top-k, logit biases, stop strings (`sampling.py`), and the wire of sglang (`server.py`).
+The real one, `cua_lab.engine.engine`, adds
+- many rows at once, dropped as they finish (`cua_lab.engine.batch`), in rounds whose members time
+  cannot change (`cua_lab.engine.rounds`),
+- what a conversation said before is not computed again (`cua_lab.engine.prefix_cache`),
+- attention written for a CPU, whose rows do not depend on each other (`cua_lab.engine.decoder`),
+- top-p, top-k, logit biases (`cua_lab.engine.token_sampling`), and the wire (`cua_lab.serving.server`).
 """
 
 from dataclasses import dataclass

@@ -6,12 +6,12 @@
 Invariant: a turn keeps the ids of its prompt and of its answer as they were. Training reads these
 and never the text: text can be written in many ways, a sequence of ids is one thing.
 
-The real one adds
-- HUD, which starts, runs and grades the task (`rollout/episode.py`), and its agent (`agent.py`),
-- a desktop behind RFB, and a pause until its screen has settled (`desktop/`, `computer/`),
-- an engine over HTTP and the exact ids out of its answers (`serving/shim.py`),
+The real one, `cua_lab.play.episode`, adds
+- HUD, which starts, runs and grades the task, and its agent with a tool (`cua_lab.play.agent`),
+- a desktop behind RFB, and a pause until its screen has settled (`cua_lab.computer.tool`),
+- an engine over HTTP and the exact ids out of its answers (`cua_lab.serving.shim`),
 - errors told to the policy, which may try again; here a wrong call ends the episode,
-- failures that are not grades, time limits, many episodes at a time (`rollout/worker.py`).
+- failures that are not grades, time limits, many episodes at once (`cua_lab.play.worker`).
 """
 
 import json
@@ -110,8 +110,8 @@ def _send(call: Call, app: App) -> None:
 if __name__ == "__main__":
     player = click_player()
     policy = build_policy(SHAPES["smoke"], corpus_of((player,)), seed=0)
-    for loss in sft(policy, player, steps=60):
-        print(f"warm-up: loss {loss:.3f}", end="\r", flush=True)
+    losses = list(sft(policy, player, steps=60))
+    print(f"warmed up on demonstrations: loss {losses[0]:.2f} -> {losses[-1]:.2f}")
     for start in range(FRESH, FRESH + 5):
         app = player.app_of(start)
         episode = play(policy, app, app.instruction, TOOL, turns=1, max_tokens=32, seed=start)

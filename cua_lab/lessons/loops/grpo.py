@@ -3,13 +3,12 @@
     G start states ──▶ M answers each ──▶ rewards (G, M) ──▶ advantages ──▶ clipped loss ──▶ AdamW
 
 An episode is one click on a red button, its reward how near the click came.
-The real one adds
+The real one, `cua_lab.training.trainer`, adds
+- the proof before each step that engine and trainer agree on every token that was sampled,
 - whole episodes over many turns, through HUD and RFB (`cua_lab.play.worker`),
-- an engine that samples, and before each step the proof that it agrees with the trainer
-  (`cua_lab.training.trainer`),
 - failed episodes, which enter no statistic (`cua_lab.training.advantages`),
-- micro-batches (`training/batching.py`), KL, GSPO and importance sampling (`training/losses.py`),
-  checkpoints (`training/checkpoint.py`), the numbers to watch (`training/metrics.py`).
+- micro-batches (`cua_lab.training.batching`), KL, GSPO, importance sampling
+  (`cua_lab.training.losses`), checkpoints (`cua_lab.training.checkpoint`).
 """
 
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ class Rollouts:
 
 @dataclass(slots=True)
 class State:
-    step: int = 0  # done so far; every start and every draw is a function of it
+    step: int = 0  # every start and every draw is a function of it
 
 
 class Grpo:

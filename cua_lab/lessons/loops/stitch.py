@@ -13,10 +13,10 @@ written anew, and another sequence starts: no token is trained in a context that
 
 The real one, `cua_lab.stitching.stitch`, adds
 - resync: a prompt that only WRITES an output differently (white space, JSON, another split into
-  tokens) is adopted with mask 0 instead of starting anew (`growing.py`, `divergence.py`),
-- a prefix of any length checked by one memcmp (`packed.py`): this loop compares id by id,
-- a record of who put each id there and of every token that was not trained (`stitched.py`,
-  `ledger.py`), limits on length, answers that the token limit cut.
+  tokens) is adopted with mask 0 instead of starting anew (`cua_lab.stitching.divergence`),
+- a prefix of any length checked by one memcmp (`cua_lab.stitching.packed`), here id by id,
+- a record of who put each id there (`cua_lab.stitching.stitched`) and of every token that was not
+  trained (`cua_lab.stitching.ledger`), limits on length, answers that the token limit cut.
 """
 
 import math
