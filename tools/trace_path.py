@@ -1,13 +1,13 @@
 """How much of the package one click episode and one update pass through.
 
     python tools/trace_path.py            # the sums
-    python tools/trace_path.py --calls    # and every call from one room into another
+    python tools/trace_path.py --calls    # and every change, in order
 
 What is counted, between the plan of an episode and the weights after an update: files and functions
-of the package that were entered, and room changes: pairs of functions in different rooms of which
-one called the other (directly, or through code that is not the package's, such as HUD's loop).
-Building the policy, the engine and the runtime is not counted. The smoke recipe's click stage is
-what is played, untrained: the numbers are about reading, not about learning.
+of the package that were entered (comprehensions and lambdas too), and room changes: how often the
+next function that a thread enters stands in another room than the one before, which is how often
+somebody who reads along has to change rooms. Building policy, engine and runtime is not counted.
+What is played is the smoke recipe's click, untrained: the numbers are about reading, not learning.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from cua_lab.training.trainer import GRPOTrainer
 from tools.floors import ROOT, read_floors
 
 PACKAGE = ROOT / "cua_lab"
-ANONYMOUS = ("<module>", "<lambda>", "<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
 Place = tuple[str, str]
 """(file under the package, qualified name of the function)."""
 
 
 @dataclass(slots=True)
 class Trace:
-    """What was entered, and from where."""
+    """What was entered, and each change of room in order."""
 
-    functions: set[Place] = field(default_factory=set)
-    changes: set[tuple[Place, Place]] = field(default_factory=set)
+    functions: set[tuple[Place, int]] = field(default_factory=set)
+    """With the first line: a file may hold two of one name."""
+    changes: list[tuple[Place, Place]] = field(default_factory=list)
 
     @property
     def files(self) -> set[str]:
-        return {file for file, _ in self.functions}
+        return {file for (file, _), _ in self.functions}
 
 
 def room_of(file: str) -> str:
@@ -72,17 +72,16 @@ def place_of(code: CodeType, package: Path) -> Place | None:
 def traced(package: Path = PACKAGE) -> Iterator[Trace]:
     """Watch every call, in this thread and in those that start meanwhile."""
     trace = Trace()
+    last: dict[int, Place] = {}  # of each thread
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
         if event != "call" or (here := place_of(frame.f_code, package)) is None:
             return
-        if frame.f_code.co_name not in ANONYMOUS:
-            trace.functions.add(here)
-        caller = frame.f_back
-        while caller is not None and (there := place_of(caller.f_code, package)) is None:
-            caller = caller.f_back
-        if caller is not None and there is not None and room_of(there[0]) != room_of(here[0]):
-            trace.changes.add((there, here))
+        trace.functions.add((here, frame.f_code.co_firstlineno))
+        before = last.get(threading.get_ident(), here)
+        if room_of(before[0]) != room_of(here[0]):
+            trace.changes.append((before, here))
+        last[threading.get_ident()] = here
 
     threading.setprofile(watch)
     sys.setprofile(watch)
@@ -127,15 +126,15 @@ def _twin(sample: Sample) -> Sample:
     return dataclasses.replace(sample, episode="twin", reward=(sample.reward or 0.0) + 1)
 
 
-def upward(trace: Trace) -> set[tuple[Place, Place]]:
-    """Changes into a room that stands above the caller's own."""
+def upward(trace: Trace) -> list[tuple[Place, Place]]:
+    """Changes into a room on a floor above."""
     floors = read_floors(ROOT / "pyproject.toml")
-    floor = {room: number for number, rooms in enumerate(floors) for room in rooms}
-    return {
-        (there, here)
-        for there, here in trace.changes
-        if floor.get(room_of(here[0]), 99) < floor.get(room_of(there[0]), -1)
-    }
+    floor = {room: number for number, rooms in enumerate(floors) for room in rooms}  # 0: the top
+    return [
+        (before, here)
+        for before, here in trace.changes
+        if floor.get(room_of(here[0]), 99) < floor.get(room_of(before[0]), -1)
+    ]
 
 
 def report(trace: Trace, *, calls: bool = False) -> str:
@@ -145,9 +144,7 @@ def report(trace: Trace, *, calls: bool = False) -> str:
         f"{len(trace.changes)} room changes, {len(upward(trace))} of them upward"
     ]
     if calls:
-        lines += [
-            f"{there[0]}:{there[1]} -> {here[0]}:{here[1]}" for there, here in sorted(trace.changes)
-        ]
+        lines += [f"{a[0]}:{a[1]} -> {b[0]}:{b[1]}" for a, b in trace.changes]
     return "\n".join(lines)
 
 

@@ -44,8 +44,7 @@ class Episode:
     """What is kept."""
 
     turns: tuple[Turn, ...]
-    calls: tuple[Call, ...]
-    """What was done; the reward is read from the app."""
+    calls: tuple[Call, ...]  # what was done; the reward is read from the app
 
 
 def play(
