@@ -4,11 +4,13 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 NAME ?= laptop
+# Percent of lines and branches that the tests reach without the notebooks.
+COVERAGE ?= 85
 # One thread is safest on a shared machine: two are 1.55x as fast when idle and 10x slower when not.
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run smoke test lint types lab doctor notebooks notebooks-check browser-packages clean help
+.PHONY: run smoke test lint coverage path lab doctor notebooks notebooks-check browser-packages clean help
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -29,10 +31,19 @@ lab: $(VENV)/.core  ## JupyterLab on the notebooks
 test: $(VENV)/.test browser-packages  ## everything: unit, property, notebook and browser tests
 	$(BIN)/python -m pytest
 
-lint: $(VENV)/.test  ## ruff (notebooks too) and mypy
+lint: $(VENV)/.test  ## ruff (notebooks too), mypy, floors, unused code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/floors.py
+	$(BIN)/python tools/unused.py
+
+coverage: $(VENV)/.test browser-packages  ## which lines the tests reach; fails below COVERAGE percent
+	$(BIN)/python -m pytest tests -p no:nbval -o addopts="-q --strict-markers --import-mode=importlib" \
+	  --cov --cov-report=term --cov-report=html --cov-fail-under=$(COVERAGE)
+
+path: $(VENV)/.test  ## how much of the package one episode and one update pass through
+	$(BIN)/python tools/trace_path.py
 
 notebooks: $(VENV)/.test  ## re-execute the notebooks and store their outputs
 	$(BIN)/python -m cua_lab.lessons.notebooks store
