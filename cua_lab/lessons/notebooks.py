@@ -19,6 +19,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from cua_lab.files import write_text
+
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 SANITIZE = NOTEBOOKS / "sanitize.cfg"
@@ -141,9 +143,7 @@ def store(path: Path) -> None:
 
     notebook = execute(path, recipe="laptop")
     text = nbformat.writes(notebook) + "\n"
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    write_text(path, text)
     print(f"stored {path.name}: {len(text) / 1e6:.2f} MB")
 
 

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from cua_lab.dataset.evaluation import Rate, wilson
 from cua_lab.errors import LabError
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.worker import Plan, Worker
-from cua_lab.stats import Estimate, estimate
+from cua_lab.stats import Estimate, Rate, estimate, wilson
 
 if TYPE_CHECKING:
     from hud.eval import Task
