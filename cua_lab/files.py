@@ -170,8 +170,8 @@ def remove_folder(path: Path) -> None:
 
 
 def remove_partials(folder: Path) -> None:
-    """Remove what killed processes left half written or half removed, directly in a folder."""
-    for path in folder.glob(f".*{PARTIAL}") if folder.is_dir() else ():
+    """Remove what killed processes left half written or half removed, anywhere below a folder."""
+    for path in sorted(folder.rglob(f".*{PARTIAL}")):
         if path.is_dir() and not path.is_symlink():
             remove_folder(path)
         else:

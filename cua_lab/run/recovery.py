@@ -15,6 +15,8 @@ from cua_lab.run.progress import FILE, Progress, StageProgress
 
 def recover(recipe: Recipe, folder: RunFolder) -> Progress:
     """The progress that fits the checkpoints; what was recorded after it is dropped."""
+    from cua_lab.training.checkpoint import prune_checkpoints
+
     progress = Progress.load(folder)
     if all(is_finished(stage, progress) for stage in recipe.stages):
         return progress
@@ -27,6 +29,7 @@ def recover(recipe: Recipe, folder: RunFolder) -> Progress:
     for stage in recipe.stages:
         if not is_finished(stage, progress):
             progress = _of_checkpoints(stage, folder, progress)
+            prune_checkpoints(folder.checkpoints / stage.name, recipe.run.keep_checkpoints)
             break
     folder.cut(progress.sizes or {})
     progress.save(folder)

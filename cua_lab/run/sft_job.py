@@ -69,6 +69,7 @@ def _train(
     from cua_lab.training.checkpoint import (
         latest_checkpoint,
         load_checkpoint,
+        prune_checkpoints,
         remove_checkpoints,
         save_checkpoint,
     )
@@ -78,6 +79,7 @@ def _train(
     if saved is not None:
         load_checkpoint(saved, trainer, weights=adapter)
     remove_checkpoints(folder.checkpoints, after=trainer.state.step)
+    prune_checkpoints(folder.checkpoints, recipe.train.keep_checkpoints)
     folder.write("config.yaml", dump_sft_recipe(recipe))
     folder.keep(lambda record: record["step"] <= trainer.state.step)
     trackers = Trackers(recipe.track, folder.path, to_tree(recipe))

@@ -66,7 +66,7 @@ def save_checkpoint(
     target = root / f"step-{trainer.state.step:06d}"
     with files.writing_folder(target) as folder:
         _write(folder, trainer, dict(extra or {}), weights, beside)
-    _prune(root, keep)
+    prune_checkpoints(root, keep)
     return target
 
 
@@ -82,6 +82,13 @@ def checkpoint_extra(path: Path) -> dict[str, Any]:
     """What `save_checkpoint` was given as `extra`, without loading anything else."""
     extra: dict[str, Any] = json.loads((path / STATE).read_text(encoding="utf-8"))["extra"]
     return extra
+
+
+def prune_checkpoints(root: Path, keep: int) -> None:
+    """Remove all but the last `keep`, and whatever was left half written."""
+    for path in _all(root)[: -max(1, keep)]:
+        files.remove_folder(path)
+    files.remove_partials(root)
 
 
 def remove_checkpoints(root: Path, *, after: int = -1) -> None:
@@ -155,12 +162,6 @@ def _write(
     }
     text = json.dumps(state, indent=1, allow_nan=False) + "\n"
     (folder / STATE).write_text(text, encoding="utf-8")
-
-
-def _prune(root: Path, keep: int) -> None:
-    for path in _all(root)[: -max(1, keep)]:
-        files.remove_folder(path)
-    files.remove_partials(root)
 
 
 def _named(trainer: Trainer) -> dict[str, Tensor]:
