@@ -14,14 +14,13 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cua_lab.env_package import env_package
 from cua_lab.errors import LabError
+from cua_lab.files import write_text
 from cua_lab.hud_quirks import env_of, template_parameters
 
 if TYPE_CHECKING:
@@ -159,23 +158,10 @@ def write_rows(rows: Iterable[Mapping[str, Any]], path: str | Path) -> int:
         except (TypeError, ValueError) as error:
             raise LabError(f"row {index} cannot be written as JSON: {error}") from error
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _replace(target, "".join(line + "\n" for line in lines))
+        write_text(target, "".join(line + "\n" for line in lines))
     except OSError as error:
         raise LabError(f"cannot write {target}: {error.strerror or error}") from error
     return len(lines)
-
-
-def _replace(target: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def read_rows(path: str | Path) -> list[Row]:

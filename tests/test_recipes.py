@@ -129,7 +129,7 @@ def test_a_mistake_is_named_with_key_place_and_what_is_allowed(text, says):
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ("grpo.steps", "write it as key.sub=value"),
+        ("grpo.steps", "write it as section.key=value"),
         ("grpo.stepz=4", r"override 'grpo.stepz=4': unknown key .*did you mean 'steps'"),
         ("grpo.steps=-1", r"override 'grpo.steps=-1': stages.click.grpo.steps is -1"),
         ("stages.chess.grpo.steps=1", "no stage 'chess'; there are click, game"),

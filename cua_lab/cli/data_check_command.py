@@ -11,6 +11,12 @@ from cua_lab.errors import LabError
 if TYPE_CHECKING:
     from cua_lab.dataset.quality import QualityReport
 
+FORMATS = (
+    *("screenspot", "screenspot-v2", "screenspot-hf"),
+    *("agentnet", "aguvis", "osworld", "webarena"),
+)
+"""What `convert` reads; here as well, so that `--help` need not load the readers."""
+
 
 @data_app.command()
 def check(
@@ -65,7 +71,7 @@ def check(
 
 @data_app.command()
 def convert(
-    format: Annotated[str, typer.Argument(help="screenspot, screenspot-hf, agentnet, aguvis, ...")],
+    format: Annotated[str, typer.Argument(help=f"One of {', '.join(FORMATS)}.")],
     file: Annotated[Path, typer.Argument(help="The public file: JSON or JSONL.")],
     out: Annotated[Path, typer.Argument(help="The JSONL to write.")],
     images: Annotated[

@@ -31,6 +31,11 @@ def mint(
     from cua_lab.tasks import mint as mint_rows
     from cua_lab.tasks import parse_args, write_rows
 
+    if out.suffix != ".jsonl" and not out.is_char_device() and not out.is_fifo():
+        raise LabError(
+            f"{out} should be the file to write, such as {out.stem or 'rows'}.jsonl; which tasks go"
+            " into it is said by --package, --slug and --args"
+        )
     rows = mint_rows(
         package, slugs=slug, args=parse_args(args), seeds=_seed_range(seeds), repeat=repeat
     )

@@ -25,7 +25,9 @@ class AppName(StrEnum):
 @app.command()
 def desktop(
     name: Annotated[AppName, typer.Argument(metavar="APP", help="game2048, targets or todo.")],
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 5900,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = 5900,
     seed: Annotated[int, typer.Option(help="The same seed shows the same screen.")] = 0,
     level: Annotated[int | None, typer.Option(help="targets: 1 red, 2 colour, 3 label.")] = None,
     near_win: Annotated[

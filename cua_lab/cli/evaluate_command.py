@@ -293,11 +293,11 @@ def _show_tasks(report: "TaskReport") -> None:
 
 
 def _write(report: "GroundingReport | TaskReport", folder: Path, title: str) -> None:
-    from cua_lab.dataset.files import atomic_write
+    from cua_lab.files import writing
     from cua_lab.viz.page import write_page
 
     folder.mkdir(parents=True, exist_ok=True)
-    with atomic_write(folder / "eval.json") as out:
+    with writing(folder / "eval.json") as out:
         out.write(json.dumps({"title": title, **report.to_json()}, indent=1).encode() + b"\n")
     write_page(folder / "eval.html", report.to_html(title))
     typer.echo(f"wrote {folder / 'eval.json'} and {folder / 'eval.html'}")

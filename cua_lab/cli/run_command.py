@@ -1,14 +1,19 @@
-"""`cua-lab run` and `cua-lab smoke`: the main job."""
+"""`cua-lab run`, `cua-lab smoke` and `cua-lab recipes`: the main job."""
 
-import shutil
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cua_lab.cli import app
+from cua_lab.cli.runs import RUNS, run_path, stoppable
+from cua_lab.errors import LabError
+from cua_lab.recipes.loader import FOLDER, about, changes, load_recipe, recipe_names
 
-RUNS = Path("runs")
+if TYPE_CHECKING:
+    from cua_lab.recipes import Recipe
+
 ROWS = {"reward": "reward", "valid calls": "valid_tool_calls", "keys a turn": "keys_per_turn"}
 Set = Annotated[
     list[str] | None,
@@ -21,49 +26,91 @@ ABLATIONS = {
     "blank": "blank screenshots",
     "random": "random play",
 }
+DEFAULT = "laptop"
 
 
 @app.command()
 def run(
-    recipe: Annotated[str, typer.Option(help="A recipe's name, or a YAML file.")] = "laptop",
-    name: Annotated[str | None, typer.Option(help="Folder under runs/; the recipe's name.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of everything random.")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on with a run that was stopped.")] = False,
-    overwrite: Annotated[bool, typer.Option(help="Delete an earlier run of this name.")] = False,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            help=f"A recipe's name ({', '.join(recipe_names())}) or a YAML file.",
+            show_default=DEFAULT,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the folder under runs/; the recipe's, if not given.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Go on with a run that was stopped, as its config.yaml says."
+        ),
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Delete an earlier run of this name first.")
+    ] = False,
     overrides: Set = None,
 ) -> None:
-    """Warm a policy up on demonstrations, improve it by GRPO, and show what came of it."""
+    """Warm a policy up on demonstrations, improve it by GRPO, and show the result.
+
+    `cua-lab recipes` says what each recipe does and how long it takes.
+    """
     settings = list(overrides or [])
     if seed is not None:
         settings.append(f"run.seed={seed}")
-    _run(recipe, RUNS / (name or Path(recipe).stem), settings, resume=resume, overwrite=overwrite)
+    path = run_path(name, recipe or DEFAULT)
+    if resume and overwrite:
+        raise LabError("--resume goes on with a run and --overwrite deletes it; give one of them")
+    if resume:
+        loaded = stored_recipe(path, recipe, settings)
+    else:
+        loaded = load_recipe(recipe or DEFAULT, settings)
+    _run(loaded, path, resume=resume, overwrite=overwrite)
 
 
 @app.command()
 def smoke(overrides: Set = None) -> None:
     """Play the whole path once with tiny numbers; takes under a minute, leaves runs/smoke."""
-    _run("smoke", RUNS / "smoke", list(overrides or []), resume=False, overwrite=True)
+    loaded = load_recipe("smoke", list(overrides or []))
+    _run(loaded, RUNS / "smoke", resume=False, overwrite=True)
 
 
-def _run(
-    recipe_name: str, path: Path, overrides: list[str], *, resume: bool, overwrite: bool
-) -> None:
+@app.command()
+def recipes() -> None:
+    """List the recipes: what each one does and how long it takes."""
+    files = sorted(path for path in FOLDER.glob("*.yaml"))
+    for file in files:
+        command = "sft" if file.stem.startswith("sft-") else "run"
+        typer.echo(f"cua-lab {command} --recipe {file.stem}\n    {about(file)}")
+
+
+def stored_recipe(path: Path, recipe: str | None, settings: list[str]) -> "Recipe":
+    """The recipe that a stopped run was started with; whatever is asked for besides must agree."""
+    file = path / "config.yaml"
+    if not file.is_file():
+        raise LabError(f"nothing to resume in {path}: there is no run; leave --resume out")
+    stored = load_recipe(file)
+    asked = load_recipe(recipe, settings) if recipe else load_recipe(file, settings)
+    if found := changes(stored, asked):
+        raise LabError(
+            f"{path} was started with other numbers than you ask for now: {'; '.join(found[:5])}"
+            + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+            + ". Go on with --name and --resume alone, or start a new run under another --name"
+        )
+    return stored
+
+
+def _run(recipe: "Recipe", path: Path, *, resume: bool, overwrite: bool) -> None:
     import asyncio
 
-    from cua_lab.recipes import load_recipe
     from cua_lab.run.folder import RunFolder
     from cua_lab.run.job import run_recipe
 
-    recipe = load_recipe(recipe_name, overrides)
-    if overwrite and not resume:
-        shutil.rmtree(path, ignore_errors=True)
-    folder = RunFolder.create(path, resume=resume)
-    try:
+    with stoppable(path, f"cua-lab run --name {shlex.quote(path.name)} --resume"):
+        folder = RunFolder.create(path, resume=resume, overwrite=overwrite)
         summary = asyncio.run(run_recipe(recipe, folder))
-    except KeyboardInterrupt:
-        typer.secho(f"\nstopped; {path} keeps what is done", fg="yellow", err=True)
-        typer.echo(f"go on with: cua-lab run --recipe {recipe_name} --name {path.name} --resume")
-        raise typer.Exit(130) from None
     _show(summary, path)
 
 

@@ -18,35 +18,11 @@ from typing import Any
 from cua_lab.dataset.difficulty import LEVELS, grade, sample_area
 from cua_lab.dataset.grounding import GroundingSample
 from cua_lab.dataset.spaces import Point, contains
+from cua_lab.stats import Rate, wilson
 
 Predict = Callable[[GroundingSample], Point | None]
 """The click as fractions of width and height; `None` where there was no valid call."""
 SIZES = (("large, 1% and more", 0.01), ("medium, 0.1% to 1%", 0.001), ("small, below 0.1%", 0.0))
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """Hits of so many, with Wilson's 95% interval."""
-
-    hits: int
-    count: int
-    rate: float | None
-    """`None` without samples."""
-    low: float | None
-    high: float | None
-
-
-def wilson(hits: int, count: int, z: float = 1.959964) -> Rate:
-    """The rate and its interval at z standard errors."""
-    if not 0 <= hits <= count:
-        raise ValueError(f"{hits} hits of {count} samples is no rate")
-    if count == 0:
-        return Rate(0, 0, None, None, None)
-    share = hits / count
-    scale = 1 + z * z / count
-    middle = (share + z * z / (2 * count)) / scale
-    half = z / scale * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    return Rate(hits, count, share, max(0.0, middle - half), min(1.0, middle + half))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,32 +1,15 @@
-"""Files: written beside their final name and renamed, read line by line within bounds.
+"""JSONL files of any size, read line by line within bounds; they are written by `cua_lab.files`.
 
-Invariant: a reader never sees half a file, and no line, however long, is held whole in memory.
+Invariant: no line, however long, is held whole in memory.
 """
 
 import json
-import os
 import reprlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, BinaryIO
 
 MAX_LINE = 16 * 2**20
 """Bytes of one row; a longer line is reported and skipped."""
-
-
-@contextmanager
-def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
-    """A binary file that takes its name only when the block ends well."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as out:
-            yield out
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def dumps(value: Any) -> str:

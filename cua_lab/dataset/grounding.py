@@ -232,10 +232,11 @@ def read_samples(path: str | Path, *, space: Space | None = None) -> Iterator[Gr
 
 def write_samples(path: str | Path, samples: Iterable[GroundingSample]) -> int:
     """Write rows to a neighbour file, then rename: no half-written file is ever seen."""
-    from cua_lab.dataset.files import atomic_write, dumps
+    from cua_lab.dataset.files import dumps
+    from cua_lab.files import writing
 
     count = 0
-    with atomic_write(path) as out:
+    with writing(path) as out:
         for sample in samples:
             out.write(dumps(sample.to_row()).encode() + b"\n")
             count += 1

@@ -22,6 +22,7 @@ from cua_lab.dataset.conversations import to_tool_calls
 from cua_lab.dataset.grounding import GroundingSample
 from cua_lab.dataset.spaces import Point, Size, point_to_unit
 from cua_lab.errors import LabError
+from cua_lab.files import write_text
 
 if TYPE_CHECKING:
     from cua_lab.policy.policy import Policy
@@ -119,9 +120,7 @@ class PromptFormat:
 
     def save(self, folder: str | Path) -> Path:
         """Beside an exported checkpoint."""
-        path = Path(folder, FILE)
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
-        return path
+        return write_text(Path(folder, FILE), json.dumps(asdict(self), indent=1) + "\n")
 
 
 def load_asking(path: str | Path) -> PromptFormat:

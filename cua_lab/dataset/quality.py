@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from cua_lab.dataset.checks import Checked, Reason, Rules, check_row, screenshot_of
-from cua_lab.dataset.files import atomic_write, bounded_lines, dumps
+from cua_lab.dataset.files import bounded_lines, dumps
 from cua_lab.dataset.image_facts import ImageFacts, reader
 from cua_lab.dataset.instructions import normalise
 from cua_lab.dataset.seen import Seen
 from cua_lab.dataset.spaces import SpaceEvidence
 from cua_lab.errors import LabError
+from cua_lab.files import writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +196,8 @@ def check_file(
         quality = stack.enter_context(
             QualityFilter(rules, root=root if root is not None else source.parent, decode=decode)
         )
-        good = stack.enter_context(atomic_write(files["accepted"]))
-        bad = stack.enter_context(atomic_write(files["rejected"]))
+        good = stack.enter_context(writing(files["accepted"]))
+        bad = stack.enter_context(writing(files["rejected"]))
         for raw, verdict in _verdicts(source, quality, progress=progress):
             if verdict.accepted:
                 good.write(raw + b"\n")
@@ -252,8 +253,8 @@ def _rejected(raw: bytes, verdict: Verdict) -> bytes:
 def _write_report(report: QualityReport) -> None:
     from cua_lab.viz.quality_plot import reasons_figure
 
-    with atomic_write(report.files["report"]) as out:
+    with writing(report.files["report"]) as out:
         out.write(json.dumps(report.to_json(), indent=1).encode() + b"\n")
     figure = reasons_figure(report)
-    with atomic_write(report.files["plot"]) as out:
+    with writing(report.files["plot"]) as out:
         figure.savefig(out, format="png", dpi=120, bbox_inches="tight")

@@ -184,7 +184,7 @@ def _corners(box: tuple[int, int, int, int]) -> Box:
 
 
 def _save(app: Any, folder: str | Path, name: str) -> None:
-    from cua_lab.dataset.files import atomic_write
+    from cua_lab.files import writing
 
-    with atomic_write(Path(folder, name)) as out:
+    with writing(Path(folder, name)) as out:
         app.draw().save(out, format="PNG", compress_level=1)

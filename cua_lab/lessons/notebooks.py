@@ -18,8 +18,13 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
+
+from cua_lab.errors import LabError
+from cua_lab.files import write_text
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
@@ -102,6 +107,7 @@ def execute(path: Path, recipe: str) -> Any:
     """Run a notebook from a fresh kernel in its own folder and return it with its outputs."""
     import nbformat
     from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
     set_environment()
     os.environ["CUA_LAB_LESSON_RECIPE"] = recipe
@@ -116,25 +122,53 @@ def execute(path: Path, recipe: str) -> Any:
         coalesce_streams=True,
         resources={"metadata": {"path": str(path.parent)}},
     )
-    client.execute()
+    begun: list[int] = []
+    client.on_cell_execute = lambda cell, cell_index: begun.append(cell_index)
+    try:
+        client.execute()
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        number = begun[-1] if begun else 0
+        what = " ".join(str(error).strip().splitlines()[-1:])
+        raise LabError(
+            f"{path.name}, {cell_name(number, notebook.cells[number])} failed: {what}"
+        ) from error
     return normalise(notebook, sanitise_rules())
 
 
 def comparable(notebook: Any) -> list[str]:
     """What `check` compares: sources and outputs, less pictures and the cells of the long run."""
-    lines = []
-    for cell in notebook.cells:
-        lines.append(f"# {cell.cell_type} {cell.id}\n")
-        lines += cell.source.splitlines(keepends=True)
-        if cell.cell_type == "code" and LONG_TAG not in cell.metadata.get("tags", []):
-            outputs = json.loads(json.dumps(cell.outputs))
-            for output in outputs:
-                for mime in ("image/png", "image/jpeg"):
-                    if mime in output.get("data", {}):
-                        output["data"][mime] = "(picture)"
-            text = json.dumps(outputs, indent=1, sort_keys=True)
-            lines += ["\n", *text.splitlines(keepends=True), "\n"]
+    return [line for cell in notebook.cells for line in _comparable_cell(cell)]
+
+
+def _comparable_cell(cell: Any) -> list[str]:
+    lines = [f"# {cell.cell_type} {cell.id}\n", *cell.source.splitlines(keepends=True)]
+    if cell.cell_type == "code" and LONG_TAG not in cell.metadata.get("tags", []):
+        outputs = json.loads(json.dumps(cell.outputs))
+        for output in outputs:
+            for mime in ("image/png", "image/jpeg"):
+                if mime in output.get("data", {}):
+                    output["data"][mime] = "(picture)"
+        text = json.dumps(outputs, indent=1, sort_keys=True)
+        lines += ["\n", *text.splitlines(keepends=True), "\n"]
     return lines
+
+
+def differences(name: str, stored: Any, fresh: Any) -> Iterator[str]:
+    """Each cell whose outputs are others than those stored, by number and id, and how."""
+    pairs = zip_longest(stored.cells, fresh.cells)
+    for number, (before, after) in enumerate(pairs):
+        old = [] if before is None else _comparable_cell(before)
+        new = [] if after is None else _comparable_cell(after)
+        if old != new:
+            cell = f"{name}, {cell_name(number, before if after is None else after)}"
+            yield f"{cell} gives something else than it has stored:\n"
+            yield from difflib.unified_diff(old, new, f"{cell} (stored)", f"{cell} (fresh)")
+
+
+def cell_name(number: int, cell: Any) -> str:
+    """How a cell is called: its number in the notebook, from 0, its id and its first line."""
+    first = next(iter(cell.source.splitlines()), "")
+    return f"cell {number} ({cell.id}, {first[:60]!r})"
 
 
 def store(path: Path) -> None:
@@ -143,9 +177,7 @@ def store(path: Path) -> None:
 
     notebook = execute(path, recipe="laptop")
     text = nbformat.writes(notebook) + "\n"
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    write_text(path, text)
     print(f"stored {path.name}: {len(text) / 1e6:.2f} MB")
 
 
@@ -153,13 +185,15 @@ def check(path: Path) -> bool:
     """Execute a lesson afresh and say whether its stored outputs are what came out."""
     import nbformat
 
-    stored = comparable(nbformat.read(path, as_version=4))
-    fresh = comparable(execute(path, recipe="smoke"))
-    if stored == fresh:
-        print(f"{path.name}: its stored outputs are what a run gives")
-        return True
-    sys.stdout.writelines(difflib.unified_diff(stored, fresh, f"{path.name} (stored)", "(fresh)"))
-    return False
+    stored = nbformat.read(path, as_version=4)
+    try:
+        fresh = execute(path, recipe="smoke")
+    except LabError as error:
+        print(error)
+        return False
+    found = list(differences(path.name, stored, fresh))
+    sys.stdout.writelines(found or [f"{path.name}: its stored outputs are what a run gives\n"])
+    return not found
 
 
 def missing_for(path: Path) -> str:

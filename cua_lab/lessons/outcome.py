@@ -15,7 +15,7 @@ from cua_lab.viz.style import COLOURS, INK, paper
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from cua_lab.viz.runfiles import EpisodeRow, TaskSummary
+    from cua_lab.records import EpisodeRow, TaskSummary
 
 WORDS = {
     "shuffled": "after, others' screens",

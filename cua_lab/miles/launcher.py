@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from cua_lab.errors import LabError
+from cua_lab.files import write_text
 from cua_lab.miles.recipe import MilesRecipe, dump_miles_recipe
 
 Mode = Literal["normal", "rollout-only", "smoke"]
@@ -209,11 +210,8 @@ def _cluster(recipe: MilesRecipe, *, debug: bool) -> Flags:
 
 def write_resolved(recipe: MilesRecipe, mode: Mode) -> Path:
     """The recipe as Miles will read it, for the plug-in and for the record."""
-    folder = Path(recipe.cluster.output)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / RESOLVED
-    path.write_text(dump_miles_recipe(for_mode(recipe, mode)), encoding="utf-8")
-    return path
+    path = Path(recipe.cluster.output) / RESOLVED
+    return write_text(path, dump_miles_recipe(for_mode(recipe, mode)))
 
 
 def launch(command: Command) -> int:

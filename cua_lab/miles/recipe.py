@@ -26,7 +26,7 @@ from cua_lab.recipes.settings import (
     Share,
     ToolSettings,
 )
-from cua_lab.recipes.source import Places, read_yaml
+from cua_lab.recipes.source import Override, Places, read_text, read_yaml
 
 KEY = "cua_lab"
 """The one attribute that Miles sets on its `args` from the file."""
@@ -175,7 +175,7 @@ def load_miles_recipe(path: str | Path = PUBLISHED, overrides: Sequence[str] = (
     source, places = Path(path), Places()
     if not source.is_file():
         raise LabError(f"there is no file {source}; the published recipe is {PUBLISHED}")
-    tree = read_yaml(source.read_text(encoding="utf-8"), source.name, places)
+    tree = read_yaml(read_text(source), source.name, places)
     if not isinstance(tree, dict) or set(tree) != {KEY}:
         raise LabError(
             f"{source.name}: expected one key, {KEY!r}, with all settings below it (Miles sets each"
@@ -184,7 +184,7 @@ def load_miles_recipe(path: str | Path = PUBLISHED, overrides: Sequence[str] = (
     settings = tree[KEY] or {}
     inner: Places = {key.removeprefix(f"{KEY}."): line for key, line in places.items()}
     for override in overrides:
-        _override(settings, override, inner)
+        Override.parse(override, example="train.lr=2e-6").apply(settings, inner)
     return build_settings(MilesRecipe, settings, file=source.name, places=inner)
 
 
@@ -202,12 +202,3 @@ def from_args(args: Any) -> MilesRecipe:
 def dump_miles_recipe(recipe: MilesRecipe) -> str:
     """As YAML, every value in its place, for Miles and for the record."""
     return yaml.safe_dump({KEY: to_tree(recipe)}, sort_keys=False, allow_unicode=True)
-
-
-def _override(settings: dict[str, Any], override: str, places: Places) -> None:
-    path, equals, text = override.partition("=")
-    section, _, key = path.strip().partition(".")
-    if not equals or not section or not key:
-        raise LabError(f"override {override!r}: write it as section.key=value, train.lr=2e-6")
-    places[path.strip()] = f"override {override!r}"
-    settings.setdefault(section, {})[key] = read_yaml(text, f"override {override!r}", {})

@@ -18,7 +18,7 @@ import yaml
 
 from cua_lab.errors import LabError
 from cua_lab.recipes.settings import Range, Recipe, Stage
-from cua_lab.recipes.source import Places, Source, join, read_yaml
+from cua_lab.recipes.source import Override, Places, Source, join, read_text, read_yaml
 
 FOLDER = Path(__file__).parent
 S = TypeVar("S")
@@ -34,7 +34,7 @@ def recipe_names() -> list[str]:
 def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """A recipe by its name (`laptop`) or its file, with `key.sub=value` overrides on top."""
     path = recipe_file(name_or_path, recipe_names(), kind="recipe")
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     return parse_recipe(text, file=path.name, name=path.stem, overrides=overrides)
 
 
@@ -53,6 +53,33 @@ def recipe_file(name_or_path: str | Path, names: Sequence[str], *, kind: str) ->
     return path
 
 
+def about(file: Path) -> str:
+    """What a recipe is for and how long it takes: the first line of its file, behind its name."""
+    first = read_text(file).split("\n", 1)[0]
+    return first.removeprefix("# ").removeprefix(f"{file.stem}: ")
+
+
+def changes(before: Any, after: Any, path: str = "") -> list[str]:
+    """Where two recipes differ, each place by its name: `run.seed is 5, not 6`."""
+    before, after = to_tree(before), to_tree(after)
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys = list(dict.fromkeys([*before, *after]))
+        return [
+            one
+            for key in keys
+            for one in changes(before.get(key), after.get(key), join(path, str(key)))
+        ]
+    named = isinstance(before, list) and all(isinstance(x, dict) and "name" in x for x in before)
+    if (
+        named
+        and isinstance(after, list)
+        and [x["name"] for x in before] == [x.get("name") for x in after]
+    ):
+        pairs = zip(before, after, strict=True)
+        return [one for a, b in pairs for one in changes(a, b, join(path, a["name"]))]
+    return [] if before == after else [f"{path} is {before!r}, not {after!r}"]
+
+
 def parse_recipe(
     text: str, *, file: str = "recipe", name: str = "recipe", overrides: Sequence[str] = ()
 ) -> Recipe:
@@ -63,8 +90,8 @@ def parse_recipe(
         raise LabError(f"{file}: a recipe is a mapping of sections, not a {type(tree).__name__}")
     tree.setdefault("name", name)
     tree = _spread(tree, Source(file, places))
-    for override in overrides:
-        _override(tree, override, places)
+    for text in overrides:
+        _apply(Override.parse(text, example="grpo.steps=4"), tree, places)
     return _build(Recipe, tree, "", Source(file, places))
 
 
@@ -113,31 +140,21 @@ def _merge(below: Any, above: Any) -> Any:
     return merged
 
 
-def _override(tree: dict[str, Any], override: str, places: Places) -> None:
-    """Set `key.sub=value` in the tree; a shared section is set in every stage."""
-    path, equals, text = override.partition("=")
-    keys = path.strip().split(".")
-    if not equals or not all(keys):
-        raise LabError(f"override {override!r}: write it as key.sub=value, such as grpo.steps=4")
-    value = read_yaml(text, f"override {override!r}", {}) if text.strip() else None
-    stages = tree["stages"]
+def _apply(override: Override, tree: dict[str, Any], places: Places) -> None:
+    """Set an override in the tree; one of a shared section is set in every stage."""
+    keys, stages = override.keys, tree["stages"]
     if keys[0] in SHARED:
-        targets = [(stage, keys, f"stages.{stage.get('name')}.") for stage in stages]
+        for stage in stages:
+            override.apply(stage, places, prefix=f"stages.{stage.get('name')}.")
     elif keys[0] == "stages" and len(keys) > 2:
         named = [stage for stage in stages if stage.get("name") == keys[1]]
         if not named:
             known = ", ".join(str(stage.get("name")) for stage in stages)
-            raise LabError(f"override {override!r}: no stage {keys[1]!r}; there are {known}")
-        targets = [(stage, keys[2:], f"stages.{keys[1]}.") for stage in named]
+            raise LabError(f"{override.place}: no stage {keys[1]!r}; there are {known}")
+        for stage in named:
+            override.apply(stage, places, keys=keys[2:], prefix=f"stages.{keys[1]}.")
     else:
-        targets = [(tree, keys, "")]
-    for target, inner, prefix in targets:
-        places[prefix + ".".join(inner)] = f"override {override!r}"
-        for key in inner[:-1]:
-            target = target.setdefault(key, {})
-            if not isinstance(target, dict):
-                raise LabError(f"override {override!r}: {key!r} is a value, not a section")
-        target[inner[-1]] = value
+        override.apply(tree, places)
 
 
 # ---------------------------------------------------------------- building, with checks

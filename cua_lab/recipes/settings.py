@@ -6,6 +6,7 @@ place of a default, and it imports nothing heavy; YAML files hold what differs, 
 """
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -313,6 +314,13 @@ class Stage:
     sft: SftSettings = field(default_factory=SftSettings)
     grpo: GrpoSettings = field(default_factory=GrpoSettings)
     eval: EvalSettings = field(default_factory=EvalSettings)
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"\w[\w-]{0,59}", self.name):
+            raise ValueError(
+                f"a stage's name is the name of its folder and of its overrides: {self.name!r}"
+                " should be up to 60 letters, digits, - or _"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ name starts with `sft-` is one of these, and `cua-lab run` does not list it.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import yaml
 
@@ -23,7 +23,7 @@ from cua_lab.recipes.settings import (
     Rate,
     Share,
 )
-from cua_lab.recipes.source import Places, read_yaml
+from cua_lab.recipes.source import Override, Places, read_text, read_yaml
 
 PREFIX = "sft-"
 
@@ -173,7 +173,7 @@ def sft_recipe_names() -> list[str]:
 def load_sft_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> SftRecipe:
     """A recipe by its name or its file, with `section.key=value` overrides on top."""
     path = recipe_file(name_or_path, sft_recipe_names(), kind="SFT recipe")
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     return parse_sft_recipe(text, file=path.name, name=path.stem, overrides=overrides)
 
 
@@ -189,25 +189,10 @@ def parse_sft_recipe(
         raise LabError(f"{file} has stages: it is a recipe for `cua-lab run`")
     tree.setdefault("name", name)
     for override in overrides:
-        _override(tree, override, places)
+        Override.parse(override, example="lora.r=8").apply(tree, places)
     return build_settings(SftRecipe, tree, file=file, places=places)
 
 
 def dump_sft_recipe(recipe: SftRecipe) -> str:
     """The resolved recipe as YAML, loadable again."""
     return yaml.safe_dump(to_tree(recipe), sort_keys=False, allow_unicode=True)
-
-
-def _override(tree: dict[str, Any], override: str, places: Places) -> None:
-    path, equals, text = override.partition("=")
-    keys = path.strip().split(".")
-    if not equals or not all(keys):
-        raise LabError(f"override {override!r}: write it as section.key=value, such as lora.r=8")
-    places[".".join(keys)] = f"override {override!r}"
-    for key in keys[:-1]:
-        if tree.get(key) is None:
-            tree[key] = {}
-        tree = tree[key]
-        if not isinstance(tree, dict):
-            raise LabError(f"override {override!r}: {key!r} is a value, not a section")
-    tree[keys[-1]] = read_yaml(text, f"override {override!r}", {}) if text.strip() else None

@@ -7,15 +7,19 @@ alike. Invariant: cancelling it at any point leaves a folder that `resume=True` 
 """
 
 import platform
+from collections.abc import Sequence
+from contextlib import suppress
 from importlib import metadata
 from time import perf_counter
 from typing import Any
 
 from cua_lab.recipes import Recipe, dump_recipe
+from cua_lab.records import FORMAT
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import describe_result
 from cua_lab.run.memory import peak_rss_gib
 from cua_lab.run.progress import Progress
+from cua_lab.run.recovery import is_finished, recover
 from cua_lab.run.stage import StageRun
 from cua_lab.run.stage_context import StageContext, build_stage, demonstrator_of
 from cua_lab.run.warmup_process import WarmupProcess
@@ -31,9 +35,22 @@ async def run_recipe(recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
     setups = [build_stage(recipe, stage) for stage in recipe.stages]  # all mistakes before any work
     for setup in setups:
         demonstrator_of(setup)
-    folder.write("config.yaml", dump_recipe(recipe))
-    progress = Progress.load(folder)
-    drop_unfinished(folder, progress)
+    with folder.begin() as held:
+        progress = recover(recipe, held)
+        held.write("config.yaml", dump_recipe(recipe))
+        await _play(recipe, setups, held, progress)
+        summary = summarise(recipe, progress)
+        held.write_json("summary.json", summary)
+        from cua_lab.viz.report import write_report
+
+        write_report(held.path)
+    return summary
+
+
+async def _play(
+    recipe: Recipe, setups: Sequence[StageContext], folder: RunFolder, progress: Progress
+) -> None:
+    """What is left of each stage; however it ends, the time that it took is added."""
     started, earlier = perf_counter(), progress.seconds
     try:
         with WarmupProcess(folder) as ahead:
@@ -41,43 +58,25 @@ async def run_recipe(recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
                 await ahead.adopt(setup, progress)
                 if following is not None and _warm_ahead(recipe, following, progress):
                     ahead.start(following)
-                await StageRun.open(setup, folder, progress).run()
-    finally:
-        progress.seconds = earlier + perf_counter() - started
-        progress.save(folder)
-    summary = summarise(recipe, progress)
-    folder.write_json("summary.json", summary)
-    from cua_lab.viz.report import write_report
-
-    write_report(folder.path)
-    return summary
+                if not is_finished(setup.stage, progress):
+                    await StageRun.open(setup, folder, progress).run()
+    except BaseException:
+        with suppress(OSError):  # the disk may be full: what is said is why the run ended
+            progress.save_seconds(folder, earlier + perf_counter() - started)
+        raise
+    progress.seconds = earlier + perf_counter() - started
+    progress.save(folder)
 
 
 def _warm_ahead(recipe: Recipe, setup: StageContext, progress: Progress) -> bool:
     return recipe.run.warm_ahead and not progress.stage(setup.stage.name).warm
 
 
-def drop_unfinished(folder: RunFolder, progress: Progress) -> None:
-    """Forget the records of what was not finished: those steps and phases are done again."""
-
-    def finished(record: dict[str, Any]) -> bool:
-        stage = progress.stage(record["stage"])
-        phase = record["phase"]
-        if phase == "sft":
-            return stage.warm
-        if phase == "grpo":
-            return record["step"] <= stage.step
-        if phase.startswith("ablation_"):
-            return phase.removeprefix("ablation_") in stage.ablations
-        return (stage.before if phase == "eval_before" else stage.after) is not None
-
-    folder.keep(finished)
-
-
 def summarise(recipe: Recipe, progress: Progress) -> dict[str, Any]:
     """`summary.json`: every field of the contract, measured or null."""
     tally = progress.tally
     return {
+        "format": FORMAT,
         "recipe": recipe.name,
         "seed": recipe.run.seed,
         "versions": versions(),

@@ -1,20 +1,24 @@
 """Where a run stands: which phases of which stage are done, and what they measured.
 
 Invariant: `progress.json` is written after each phase and each checkpoint, whole or not at all, and
-holds all that a resumed run needs beside the checkpoints and record files.
+holds all that a resumed run needs beside the checkpoints and record files: how long those files
+were at that moment, too, so that a resumed run takes back whatever came later and counts nothing
+twice. A checkpoint carries the same record: where the two disagree, because the process was killed
+between them or the newest checkpoint is damaged, the checkpoint that is loaded is right.
 """
 
 import json
 import os
 import sys
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from cua_lab.errors import LabError
+from cua_lab.records import FORMAT, check_format, read_estimate
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import Measured
 from cua_lab.run.tally import Tally
-from cua_lab.stats import Estimate
 
 FILE = "progress.json"
 
@@ -30,6 +34,8 @@ class StageProgress:
     before: Measured | None = None
     after: Measured | None = None
     ablations: dict[str, Measured] = field(default_factory=dict)
+    fallback: dict[str, Any] | None = None
+    """The whole record as GRPO began: where to go back to if no checkpoint can be read."""
 
     def record(self) -> dict[str, Any]:
         return {
@@ -38,6 +44,7 @@ class StageProgress:
             "before": self.before.record() if self.before else None,
             "after": self.after.record() if self.after else None,
             "ablations": {name: result.record() for name, result in self.ablations.items()},
+            "fallback": self.fallback,
         }
 
     @classmethod
@@ -52,6 +59,7 @@ class StageProgress:
                 for name, result in record["ablations"].items()
                 if (measured := _measured(result)) is not None
             },
+            fallback=record.get("fallback"),
         )
 
 
@@ -62,58 +70,76 @@ class Progress:
     stages: dict[str, StageProgress] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     seconds: float = 0.0
-    """Wall time of earlier sittings."""
+    """Wall time of earlier sessions."""
+    sizes: dict[str, int] | None = None
+    """Bytes of each record file as this was saved; `None` in a run of an older version."""
+    saved: dict[str, Any] | None = None
+    """The record on the disk."""
 
     def stage(self, name: str) -> StageProgress:
         return self.stages.setdefault(name, StageProgress())
 
+    def record(self, folder: RunFolder) -> dict[str, Any]:
+        """As JSON, with the record files flushed to the disk as far as they are counted."""
+        self.sizes = folder.sizes()
+        return {
+            "format": FORMAT,
+            "stages": {name: stage.record() for name, stage in self.stages.items()},
+            "tally": self.tally.record(),
+            "seconds": self.seconds,
+            "records": self.sizes,
+        }
+
     def save(self, folder: RunFolder) -> None:
-        folder.write_json(
-            FILE,
-            {
-                "stages": {name: stage.record() for name, stage in self.stages.items()},
-                "tally": self.tally.record(),
-                "seconds": self.seconds,
-            },
-        )
+        """All that is done until now is done."""
+        self.saved = self.record(folder)
+        folder.write_json(FILE, self.saved)
+
+    def save_seconds(self, folder: RunFolder, seconds: float) -> None:
+        """Of a run that ends in the middle of something: what it had saved, and the time."""
+        if self.saved is not None:
+            folder.write_json(FILE, {**self.saved, "seconds": seconds})
 
     @classmethod
     def load(cls, folder: RunFolder) -> "Progress":
-        """What an earlier sitting left; a new one where it left nothing."""
+        """What an earlier session left; a new one where it left nothing."""
         path = folder.path / FILE
         if not path.exists():
             return cls()
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise _unreadable(path, error) from error
+        return cls.read(record, path)
+
+    @classmethod
+    def read(cls, record: Any, where: Path) -> "Progress":
+        """From its record, in `progress.json` or in a checkpoint."""
+        try:
+            check_format(record, where)
             stages = {name: StageProgress.read(s) for name, s in record["stages"].items()}
-            return cls(stages, Tally(**record["tally"]), record["seconds"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise LabError(
-                f"{path} cannot be read ({error}); start over with --overwrite"
-            ) from error
+            tally, seconds = Tally(**record["tally"]), record["seconds"]
+            return cls(stages, tally, seconds, record.get("records"), record)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _unreadable(where, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> LabError:
+    return LabError(f"{path} cannot be read ({error}); start over with --overwrite")
 
 
 def _measured(record: dict[str, Any] | None) -> Measured | None:
     if record is None:
         return None
     plain = ("direction_shares", "by_variant")
-    estimates = {f.name: _estimate(record[f.name]) for f in fields(Measured) if f.name not in plain}
+    names = [f.name for f in fields(Measured) if f.name not in plain]
     variants = record.get("by_variant")
     return Measured(
-        **estimates,
+        **{name: read_estimate(record[name]) for name in names},
         direction_shares=record["direction_shares"],
-        by_variant=variants and {name: _known(found) for name, found in variants.items()},
+        by_variant=variants
+        and {name: known for name, found in variants.items() if (known := read_estimate(found))},
     )
-
-
-def _estimate(record: dict[str, Any] | None) -> Estimate | None:
-    return None if record is None else _known(record)
-
-
-def _known(record: dict[str, Any]) -> Estimate:
-    """A standard error of null is NaN: one episode has none."""
-    se = record["se"]
-    return Estimate(record["mean"], float("nan") if se is None else se, record["n"])
 
 
 def bar(what: str, total: int, unit: str, *, initial: int = 0) -> Any:

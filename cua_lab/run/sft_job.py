@@ -19,10 +19,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from cua_lab import files
 from cua_lab.computer.config import ACTIONS
 from cua_lab.dataset.prompt_format import PromptFormat, asking_of
 from cua_lab.recipes.loader import to_tree
 from cua_lab.recipes.sft_recipe import AskSettings, SftRecipe, dump_sft_recipe
+from cua_lab.records import FORMAT, make_step, step_record
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.progress import bar
 
@@ -47,15 +49,37 @@ def run_sft(
     """Train, or go on; returns the summary that it wrote. `root`: where the screenshots are."""
     import torch
 
-    from cua_lab.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
-    from cua_lab.training.trackers import Trackers
-
     torch.set_num_threads(recipe.model.threads)
     started = perf_counter()
     trainer, asking, adapter = prepare(recipe, file, root=root)
+    with folder.begin() as held:
+        return _train(recipe, file, held, trainer, asking, adapter, started, on_step)
+
+
+def _train(
+    recipe: SftRecipe,
+    file: Path,
+    folder: RunFolder,
+    trainer: "Finetune",
+    asking: PromptFormat,
+    adapter: "Adapter | None",
+    started: float,
+    on_step: "Callable[[SftMetrics], None] | None",
+) -> dict[str, Any]:
+    from cua_lab.training.checkpoint import (
+        latest_checkpoint,
+        load_checkpoint,
+        prune_checkpoints,
+        remove_checkpoints,
+        save_checkpoint,
+    )
+    from cua_lab.training.trackers import Trackers
+
     saved = latest_checkpoint(folder.checkpoints)
     if saved is not None:
         load_checkpoint(saved, trainer, weights=adapter)
+    remove_checkpoints(folder.checkpoints, after=trainer.state.step)
+    prune_checkpoints(folder.checkpoints, recipe.train.keep_checkpoints)
     folder.write("config.yaml", dump_sft_recipe(recipe))
     folder.keep(lambda record: record["step"] <= trainer.state.step)
     trackers = Trackers(recipe.track, folder.path, to_tree(recipe))
@@ -68,7 +92,8 @@ def run_sft(
         ):
             for metrics in trainer:
                 values = _values(metrics)
-                folder.append("metrics.jsonl", _record(recipe, metrics) | values)
+                line = make_step(_record(recipe, metrics) | values)
+                folder.append("metrics.jsonl", step_record(line))
                 trackers.log(metrics.step, values)
                 if asked.is_set() or (every and metrics.step % every == 0):
                     save_checkpoint(folder.checkpoints, trainer, keep=keep, weights=adapter)
@@ -156,18 +181,15 @@ def prepare(
 
 def export(policy: "Policy", asking: PromptFormat, folder: Path, adapter: "Adapter | None") -> Path:
     """Write `model/`: merged, beside its place and renamed into it."""
-    import shutil
-
     if adapter is not None:
-        adapter.save(folder / "adapter")
+        with files.writing_folder(folder / "adapter") as beside:
+            adapter.save(beside)
         adapter.merge()
     policy.model.to("cpu")
-    target, temporary = folder / "model", folder / ".model"
-    shutil.rmtree(temporary, ignore_errors=True)
-    policy.save(temporary)
-    asking.save(temporary)
-    shutil.rmtree(target, ignore_errors=True)
-    return temporary.rename(target)
+    with files.writing_folder(folder / "model") as beside:
+        policy.save(beside)
+        asking.save(beside)
+    return folder / "model"
 
 
 def _asking(policy: "Policy | None", settings: AskSettings) -> PromptFormat:
@@ -200,6 +222,7 @@ def _summary(recipe: SftRecipe, trainer: "Finetune", file: Path, seconds: float)
     from cua_lab.run.memory import peak_rss_gib
 
     return {
+        "format": FORMAT,
         "recipe": recipe.name,
         "seed": recipe.seed,
         "data": file.name,

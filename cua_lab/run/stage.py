@@ -8,6 +8,7 @@ run which was stopped anywhere goes on from there. Invariant: what a stage write
 """
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +16,22 @@ from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from cua_lab import files
 from cua_lab.demonstrators import players_of
 from cua_lab.demonstrators.recorder import Recorder
+from cua_lab.errors import LabError
 from cua_lab.play.ablation import blank, screens_of
 from cua_lab.play.episode import Episode
 from cua_lab.play.worker import Plan, Worker
+from cua_lab.records import (
+    EpisodeRow,
+    Step,
+    TurnRow,
+    episode_row_record,
+    make_step,
+    step_record,
+    to_json,
+)
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import Measured, measure
 from cua_lab.run.progress import Progress, StageProgress, bar
@@ -37,6 +49,8 @@ if TYPE_CHECKING:
     from cua_lab.stitching.sample import Sample
     from cua_lab.training.trainer import GRPOTrainer
 
+MANIFEST = "manifest.json"
+"""Size and digest of each file of a warm-up."""
 PICTURED = 6
 """Episodes of each evaluation whose screenshots are kept for the film strips."""
 
@@ -63,10 +77,10 @@ class StageRun:
         from cua_lab.policy.policy import load_policy
         from cua_lab.stitching.codec import codec_from_tokenizer
 
-        warm = folder.warm_up(setup.stage.name)
         state = progress.stage(setup.stage.name)
         demonstrator = demonstrator_of(setup)
-        policy = load_policy(warm) if state.warm else new_policy(setup, demonstrator)
+        warm = load_policy(whole_warm_up(folder, setup)) if state.warm else None
+        policy = warm or new_policy(setup, demonstrator)
         settings = setup.recipe.engine
         engine = Engine(
             policy,
@@ -101,6 +115,9 @@ class StageRun:
             if self.state.before is None:
                 self.state.before = await self._measure("eval_before")
                 self._save()
+            if self.state.fallback is None:
+                self.state.fallback = self.progress.record(self.folder)
+                self._save()
             await self._grpo()
             if self.state.after is None:
                 self.state.after = await self._measure("eval_after")
@@ -109,6 +126,8 @@ class StageRun:
                 if name not in self.state.ablations:
                     self.state.ablations[name] = await self._ablation(name)
                     self._save()
+            self.state.fallback = None
+            self._save()
         finally:
             self.engine.close()
 
@@ -135,9 +154,11 @@ class StageRun:
                     steps.cool_down()
                 await asyncio.sleep(0)  # where a Ctrl-C gets in
         self.engine.weights_updated(f"{stage.name}-0")
-        warm = self.folder.warm_up(stage.name)
-        self.policy.save(warm)
-        self._asking().save(warm)
+        with files.writing_folder(self.folder.warm_up(stage.name)) as warm:
+            self.policy.save(warm)
+            self._asking().save(warm)
+            text = json.dumps(files.digests(warm), indent=1)
+            (warm / MANIFEST).write_text(text, encoding="utf-8")
         self.state.warm = True
         self._save()
 
@@ -160,17 +181,15 @@ class StageRun:
 
     def _record_sft(self, metrics: Any, check: float | None) -> None:
         record = self._record("sft", metrics.step)
-        self.folder.append(
-            "metrics.jsonl",
-            record
-            | {
-                "loss": metrics.loss,
-                "grad_norm": metrics.grad_norm,
-                "lr": metrics.lr,
-                "tokens": metrics.tokens,
-                "success": check,
-            },
+        step = Step(
+            **record,
+            loss=metrics.loss,
+            grad_norm=metrics.grad_norm,
+            lr=metrics.lr,
+            tokens=metrics.tokens,
+            success=check,
         )
+        self.folder.append("metrics.jsonl", step_record(step))
         self.folder.append("timings.jsonl", record | {"train_s": metrics.seconds})
 
     # ─── GRPO ─────────────────────────────────────────────────────────
@@ -215,7 +234,8 @@ class StageRun:
             "valid_tool_calls": _mean(seen.valid_tool_calls),
             "keys_per_turn": _mean(seen.keys_per_turn),
         }
-        self.folder.append("metrics.jsonl", record | metrics.record(timing=False) | found)
+        line = make_step(record | metrics.record(timing=False) | found)
+        self.folder.append("metrics.jsonl", step_record(line))
         times = {"train_s": metrics.seconds, "step_s": perf_counter() - started}
         self.folder.append("timings.jsonl", record | times)
         self._record_episodes(episodes, "grpo", metrics.step)
@@ -372,9 +392,8 @@ class StageRun:
         for episode in episodes:
             left[episode.task] -= 1
             frames = self._save_frames(episode, phase) if left[episode.task] >= 0 else []
-            self.folder.append(
-                "episodes.jsonl", self._record(phase, step) | episode_record(episode, frames)
-            )
+            row = episode_row(episode, frames, **self._record(phase, step))
+            self.folder.append("episodes.jsonl", episode_row_record(row))
 
     def _save_frames(self, episode: Episode, phase: str) -> list[str]:
         return [
@@ -389,9 +408,14 @@ class StageRun:
     def _checkpoint(self, trainer: "GRPOTrainer") -> None:
         from cua_lab.training.checkpoint import save_checkpoint
 
-        keep = self.setup.recipe.run.keep_checkpoints
-        self._asking().save(save_checkpoint(self._checkpoints, trainer, keep=keep))
         self.state.step = trainer.state.step
+        save_checkpoint(
+            self._checkpoints,
+            trainer,
+            keep=self.setup.recipe.run.keep_checkpoints,
+            extra={"progress": to_json(self.progress.record(self.folder))},
+            beside=self._asking().save,
+        )
         self._save()
 
     def _asking(self) -> "PromptFormat":
@@ -405,26 +429,56 @@ class StageRun:
         self.progress.save(self.folder)
 
 
-def episode_record(episode: Episode, frames: Sequence[str] = ()) -> dict[str, Any]:
+def episode_row(
+    episode: Episode,
+    frames: Sequence[str] = (),
+    *,
+    stage: str,
+    task: str,
+    phase: str,
+    step: int | None,
+) -> EpisodeRow:
     """An episode as a line of `episodes.jsonl`; `frames` are pictures of what each turn saw."""
-    return {
-        "variant": episode.task,
-        "group": episode.group,
-        "episode": episode.id,
-        "reward": episode.reward,
-        "success": episode.success,
-        "status": episode.status,
-        "error": episode.error,
-        "turns": [
-            {
-                "action": action.arguments or {},
-                "valid": action.valid,
-                "text": action.text,
-                "frame": frames[index] if index < len(frames) else None,
-            }
+    return EpisodeRow(
+        task=task,
+        phase=phase,
+        stage=stage,
+        step=step,
+        variant=episode.task,
+        group=episode.group,
+        episode=episode.id,
+        reward=episode.reward,
+        success=episode.success,
+        status=episode.status,
+        error=episode.error,
+        turns=tuple(
+            TurnRow(
+                action=dict(action.arguments or {}),
+                valid=action.valid,
+                text=action.text,
+                frame=frames[index] if index < len(frames) else None,
+            )
             for index, action in enumerate(episode.actions)
-        ],
-    }
+        ),
+    )
+
+
+def whole_warm_up(folder: RunFolder, setup: StageContext) -> Path:
+    """The checkpoint after the warm-up, refused where it is not what was written."""
+    path = folder.warm_up(setup.stage.name)
+    try:
+        listed = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        problem = files.mismatch(path, listed)
+    except FileNotFoundError as error:  # of an earlier version, where nothing was listed
+        problem = None if path.is_dir() else str(error)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        problem = f"{MANIFEST} cannot be read ({error})"
+    if problem:
+        raise LabError(
+            f"the warm-up of {setup.stage.name!r} in {path} is damaged: {problem};"
+            " start over with --overwrite"
+        )
+    return path
 
 
 def _due(step: int, sft: "SftSettings") -> bool:

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from cua_lab.dataset.evaluation import Rate, wilson
 from cua_lab.env_package import EnvPackage
 from cua_lab.errors import LabError
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.worker import Plan, Worker
 from cua_lab.seeds import derive_seed
-from cua_lab.stats import Estimate, estimate
+from cua_lab.stats import Estimate, Rate, estimate, wilson
 from cua_lab.tasks import row_of, select, to_hud_task, with_args
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ import asyncio
 import contextlib
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+from cua_lab import files
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.memory import peak_rss_gib
 from cua_lab.run.progress import Progress, bar
@@ -48,11 +48,13 @@ class WarmupProcess:
     def start(self, setup: StageContext) -> None:
         """Begin the warm-up of a stage; one that an earlier sitting has finished is kept."""
         name = setup.stage.name
-        if Progress.load(self._of(name)).stage(name).warm:
+        if self._done(name):
             return
-        shutil.rmtree(self._of(name).path, ignore_errors=True)
+        files.remove_folder(self._of(name).path)
+        lock = self._folder.lock
         self._child = subprocess.Popen(
             [sys.executable, "-m", __name__, str(self._folder.path), name],
+            pass_fds=() if lock is None else (lock,),  # it writes here: the folder is held by both
             stdin=subprocess.PIPE,  # its end is the child's
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -65,23 +67,28 @@ class WarmupProcess:
         name = setup.stage.name
         await self._wait(setup)
         theirs = self._of(name)
-        found = Progress.load(theirs)
-        if not found.stage(name).warm or progress.stage(name).warm:
+        if progress.stage(name).warm or not self._done(name):
             self._clear(name)
             return
+        found = Progress.load(theirs)
         for file in FILES:
-            with (self._folder.path / file).open("a", encoding="utf-8") as ours:
-                ours.write((theirs.path / file).read_text(encoding="utf-8"))
-        target = self._folder.warm_up(name)
-        shutil.rmtree(target, ignore_errors=True)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        theirs.warm_up(name).rename(target)
+            for line in read_text_lines(theirs.path / file):
+                files.append_line(self._folder.path / file, line)
+        if theirs.warm_up(name).exists():  # else it was moved before this process was killed
+            files.move_folder(theirs.warm_up(name), self._folder.warm_up(name))
         progress.tally.add_seconds(**found.tally.seconds)
         progress.tally.add_work(**found.tally.work)
         progress.tally.add_memory(peak_rss_gib() + peak_rss_gib(resource.RUSAGE_CHILDREN))
         progress.stage(name).warm = True
         progress.save(self._folder)
         self._clear(name)
+
+    def _done(self, name: str) -> bool:
+        """Whether a child has finished the warm-up, and it is still there or already adopted."""
+        theirs = self._of(name)
+        if not Progress.load(theirs).stage(name).warm:
+            return False
+        return theirs.warm_up(name).exists() or self._folder.warm_up(name).exists()
 
     async def _wait(self, setup: StageContext) -> None:
         if self._child is None:
@@ -96,12 +103,18 @@ class WarmupProcess:
         self._child = None
 
     def _clear(self, name: str) -> None:
-        shutil.rmtree(self._of(name).path, ignore_errors=True)
+        files.remove_folder(self._of(name).path)
+        files.remove_partials(self._folder.path / FOLDER)
         with contextlib.suppress(OSError):  # not there, or not empty
             (self._folder.path / FOLDER).rmdir()
 
     def _of(self, name: str) -> RunFolder:
         return RunFolder(self._folder.path / FOLDER / name)
+
+
+def read_text_lines(path: Path) -> list[str]:
+    """The whole lines of a record file as they are, byte for byte."""
+    return path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
 
 
 def end_with_parent() -> None:

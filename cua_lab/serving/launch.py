@@ -23,6 +23,7 @@ from pathlib import Path
 import httpx
 
 from cua_lab.errors import LabError
+from cua_lab.files import write_text
 
 Say = Callable[[str], None]
 
@@ -160,9 +161,7 @@ def make_environment(kind: EngineKind, say: Say) -> Path:
     _install([sys.executable, "-m", "venv", str(folder)], kind)
     _install([str(python), "-m", "pip", "install", *kind.packages], kind)
     _mend(python, kind)
-    partial = folder / "made.json.partial"
-    partial.write_text(json.dumps(list(kind.packages)), encoding="utf-8")
-    partial.replace(folder / "made.json")
+    write_text(folder / "made.json", json.dumps(list(kind.packages)))
     return python
 
 

@@ -10,18 +10,16 @@ is pickled; going on from a checkpoint gives the same bits as never having stopp
 """
 
 import dataclasses
-import hashlib
 import json
-import os
 import re
-import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
+from cua_lab import files
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import load_policy
 
@@ -57,45 +55,57 @@ def save_checkpoint(
     keep: int = 2,
     extra: Mapping[str, Any] | None = None,
     weights: Weights | None = None,
+    beside: Callable[[Path], object] | None = None,
 ) -> Path:
     """Write the trainer's state after its current step; keep the last `keep` checkpoints.
 
     `extra` is the caller's own JSON, given back by `load_checkpoint`. `weights`: what learns, where
-    it is not the whole policy; the same is given to `load_checkpoint`.
+    it is not the whole policy; the same is given to `load_checkpoint`. `beside` writes what else
+    belongs into the folder, before it has its name.
     """
     target = root / f"step-{trainer.state.step:06d}"
-    temporary = root / f".{target.name}.{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
-    _write(temporary, trainer, dict(extra or {}), weights)
-    if target.exists():
-        shutil.rmtree(target)
-    temporary.rename(target)
-    _flush(root)
-    _prune(root, keep)
+    with files.writing_folder(target) as folder:
+        _write(folder, trainer, dict(extra or {}), weights, beside)
+    prune_checkpoints(root, keep)
     return target
 
 
 def latest_checkpoint(root: Path) -> Path | None:
     """The newest checkpoint whose files are all there as they were written; `None` without one."""
-    for path in sorted(_all(root), reverse=True):
+    for path in reversed(_all(root)):
         if not corruption_of(path):
             return path
     return None
 
 
+def checkpoint_extra(path: Path) -> dict[str, Any]:
+    """What `save_checkpoint` was given as `extra`, without loading anything else."""
+    extra: dict[str, Any] = json.loads((path / STATE).read_text(encoding="utf-8"))["extra"]
+    return extra
+
+
+def prune_checkpoints(root: Path, keep: int) -> None:
+    """Remove all but the last `keep`, and whatever was left half written."""
+    for path in _all(root)[: -max(1, keep)]:
+        files.remove_folder(path)
+    files.remove_partials(root)
+
+
+def remove_checkpoints(root: Path, *, after: int = -1) -> None:
+    """Remove those of later steps than `after`, and whatever was left half written."""
+    for path in _all(root):
+        if _step(path) > after:
+            files.remove_folder(path)
+    files.remove_partials(root)
+
+
 def corruption_of(path: Path) -> str | None:
     """What is wrong with a checkpoint, in words; `None` when it is whole."""
     try:
-        files = json.loads((path / STATE).read_text())["files"]
-    except (OSError, ValueError, KeyError) as error:
+        listed = json.loads((path / STATE).read_text(encoding="utf-8"))["files"]
+        return files.mismatch(path, listed)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"{STATE} cannot be read ({error})"
-    for name, entry in files.items():
-        file = path / name
-        if not file.is_file():
-            return f"{name} is missing"
-        if file.stat().st_size != entry["bytes"] or _digest(file) != entry["sha256"]:
-            return f"{name} is not what was written ({entry['bytes']} bytes)"
-    return None
 
 
 def load_checkpoint(
@@ -119,54 +129,39 @@ def load_checkpoint(
 
 
 def _all(root: Path) -> list[Path]:
+    """All that are under their name, the oldest first."""
     if not root.is_dir():
         return []
-    return [path for path in root.iterdir() if NAME.fullmatch(path.name) and path.is_dir()]
+    found = [path for path in root.iterdir() if NAME.fullmatch(path.name) and path.is_dir()]
+    return sorted(found, key=_step)
 
 
-def _write(folder: Path, trainer: Trainer, extra: dict[str, Any], weights: Weights | None) -> None:
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
+
+
+def _write(
+    folder: Path,
+    trainer: Trainer,
+    extra: dict[str, Any],
+    weights: Weights | None,
+    beside: Callable[[Path], object] | None,
+) -> None:
     from safetensors.torch import save_file
 
     (weights or trainer.policy).save(folder)
+    if beside is not None:
+        beside(folder)
     (folder / "training").mkdir()
     save_file(_optimizer_tensors(trainer), folder / "training/optimizer.safetensors")
     save_file(_rng_tensors(), folder / "training/rng.safetensors")
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
     state = {
         "trainer": dataclasses.asdict(trainer.state),
         "extra": extra,
-        "files": {
-            path.relative_to(folder).as_posix(): {
-                "bytes": path.stat().st_size,
-                "sha256": _digest(path),
-            }
-            for path in files
-        },
+        "files": files.digests(folder),
     }
-    (folder / STATE).write_text(json.dumps(state, indent=1, allow_nan=False) + "\n")
-    for path in [*files, folder / STATE, folder / "training", folder]:
-        _flush(path)
-
-
-def _flush(path: Path) -> None:
-    """To the disk, not only to the system's cache: a rename may otherwise outlive its content."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _prune(root: Path, keep: int) -> None:
-    for path in sorted(_all(root))[: -max(1, keep)]:
-        shutil.rmtree(path)
-    for path in root.glob(".step-*"):  # left by a run that was killed while it wrote
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    text = json.dumps(state, indent=1, allow_nan=False) + "\n"
+    (folder / STATE).write_text(text, encoding="utf-8")
 
 
 def _named(trainer: Trainer) -> dict[str, Tensor]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cua_lab.viz.runfiles import Run, Step, read_run
+from cua_lab.records import Step
+from cua_lab.viz.runfiles import Run, read_run
 from cua_lab.viz.style import COLOURS, DASHES, INK, MARKERS, paper
 
 if TYPE_CHECKING:

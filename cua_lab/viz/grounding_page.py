@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from cua_lab.viz.page import page
 
 if TYPE_CHECKING:
-    from cua_lab.dataset.evaluation import GroundingReport, Outcome, Rate
+    from cua_lab.dataset.evaluation import GroundingReport, Outcome
+    from cua_lab.stats import Rate
 
 MOST_MISSES = 100
 _STYLE = """

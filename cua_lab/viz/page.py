@@ -12,6 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from cua_lab.files import write_text
+
 STATIC = Path(__file__).parent / "static"
 
 
@@ -66,12 +68,7 @@ def page(*, title: str, body: str, style: str, script: str = "") -> str:
 
 def write_page(path: str | Path, html: str) -> Path:
     """Write, then rename: a reader never sees half a page."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".part")
-    draft.write_text(html, encoding="utf-8")
-    draft.replace(path)
-    return path
+    return write_text(path, html)
 
 
 def _hash(text: str) -> str:

@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from cua_lab.records import Step, Summary, TaskSummary
 from cua_lab.viz import page
 from cua_lab.viz.curves import PANELS, Panel, series
 from cua_lab.viz.report_parts import (
@@ -25,7 +26,7 @@ from cua_lab.viz.report_parts import (
     strips,
     table,
 )
-from cua_lab.viz.runfiles import Run, Step, Summary, TaskSummary, read_run
+from cua_lab.viz.runfiles import Run, read_run
 from cua_lab.viz.svg import Bar, Line, bar_chart, line_chart
 
 PROVES = ("Reward", "Success")

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from cua_lab.records import EpisodeRow
 from cua_lab.stats import Estimate
 from cua_lab.viz.frames import Frame, key_summary, png_uri
-from cua_lab.viz.runfiles import EpisodeRow, Run, episode_frames
+from cua_lab.viz.runfiles import Run, episode_frames
 
 MISSING = '<span class="missing">not measured</span>'
 STRIP_FRAMES = 6

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from cua_lab.dataset.evaluation import evaluate_grounding, wilson
+from cua_lab.dataset.evaluation import evaluate_grounding
 from cua_lab.dataset.grounding import from_row
 
 
@@ -21,22 +21,6 @@ def sample(n: int, **changes):
         "id": str(n),
     }
     return from_row(row | changes)
-
-
-def test_wilson_agrees_with_published_values():
-    """Newcombe 1998, table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29."""
-    expected = {(81, 263): (0.2553, 0.3662), (15, 148): (0.0624, 0.1605)}
-    expected |= {(0, 20): (0.0, 0.1611), (1, 29): (0.0061, 0.1718)}
-    for (hits, count), (low, high) in expected.items():
-        rate = wilson(hits, count)
-        assert rate.low == pytest.approx(low, abs=1e-4)
-        assert rate.high == pytest.approx(high, abs=1e-4)
-
-
-def test_no_samples_is_no_rate_rather_than_zero():
-    assert wilson(0, 0).rate is None
-    with pytest.raises(ValueError):
-        wilson(3, 2)
 
 
 def test_hits_misses_invalid_and_unmeasured_are_told_apart():

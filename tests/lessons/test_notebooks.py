@@ -1,6 +1,7 @@
 """Stored outputs are normalised so that two honest runs store the same bytes."""
 
 import re
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -66,3 +67,31 @@ def test_a_lesson_whose_browser_is_absent_is_left_out_with_the_fix(monkeypatch, 
     assert "08_real_browser.ipynb is left out: chromium is absent" in said
     assert "apt-get install tigervnc-standalone-server" in said
     assert notebooks.missing_for(notebooks.NOTEBOOKS / "00_start_here.ipynb") == ""
+
+
+def test_a_cell_that_gives_something_else_is_named() -> None:
+    stored, fresh = a_notebook("reward 0.5"), a_notebook("reward 0.6")
+    first, *diff = notebooks.differences("00_start.ipynb", stored, fresh)
+    assert first.startswith("00_start.ipynb, cell 0 (cell-1, 'show()') gives something else")
+    assert any("0.6" in line for line in diff)
+    assert list(notebooks.differences("00_start.ipynb", stored, stored)) == []
+
+
+def test_a_cell_that_is_gone_is_named() -> None:
+    stored, fresh = a_notebook("reward 0.5"), a_notebook("reward 0.5")
+    fresh.cells = []
+    assert next(notebooks.differences("a.ipynb", stored, fresh)).startswith("a.ipynb, cell 0 ")
+
+
+def test_a_cell_that_fails_is_named_with_its_error(tmp_path: Path, capsys) -> None:
+    notebook = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_code_cell("x = 1", id="fine"),
+            nbformat.v4.new_code_cell("y = x\nraise ValueError('too small')", id="broken"),
+        ]
+    )
+    path = tmp_path / "00_broken.ipynb"
+    nbformat.write(notebook, path)
+    assert not notebooks.check(path)
+    said = capsys.readouterr().out
+    assert "00_broken.ipynb, cell 1 (broken, 'y = x') failed: ValueError: too small" in said

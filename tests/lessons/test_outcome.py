@@ -9,8 +9,8 @@ import pytest
 
 from cua_lab.lessons import watch
 from cua_lab.lessons.outcome import keys_figure, keys_of, outcome_bars, outcome_figure, ratio_figure
+from cua_lab.records import EpisodeRow, TaskSummary, TurnRow
 from cua_lab.stats import Estimate
-from cua_lab.viz.runfiles import EpisodeRow, TaskSummary, TurnRow
 
 
 def test_keys_are_counted_in_valid_presses_only() -> None:

@@ -40,6 +40,7 @@ def warm_copy(smoke_run: Path, tmp_path: Path) -> Callable[[], Path]:
         for step in path.glob("checkpoint/*/step-*"):
             shutil.rmtree(step)
         folder = RunFolder(path)
+        folder.keep(lambda record: record["phase"] == "sft")
         stages = json.loads((path / "progress.json").read_text())["stages"]
         Progress(stages={name: StageProgress(warm=True) for name in stages}).save(folder)
         return path

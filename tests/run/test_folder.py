@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cua_lab.errors import LabError
-from cua_lab.run.folder import RunFolder, to_jsonable
-from cua_lab.stats import estimate
+from cua_lab.records import to_json
+from cua_lab.run.folder import RunFolder
 
 
 def test_a_second_run_of_the_same_name_is_refused_with_the_three_ways_on(tmp_path: Path) -> None:
@@ -41,19 +41,8 @@ def test_resuming_drops_the_records_of_steps_that_will_be_done_again(tmp_path: P
 
 def test_what_is_not_finite_is_written_as_missing_and_never_as_zero() -> None:
     value = {"a": math.nan, "b": np.float32(0.5), "c": (math.inf, np.int64(3))}
-    assert json.loads(json.dumps(to_jsonable(value), allow_nan=False)) == {
+    assert json.loads(json.dumps(to_json(value), allow_nan=False)) == {
         "a": None,
         "b": 0.5,
         "c": [None, 3],
     }
-
-
-def test_an_estimate_counts_only_what_was_measured() -> None:
-    result = estimate([1.0, None, 0.0, 1.0, 0.0])
-    assert result is not None
-    assert (result.mean, result.n) == (0.5, 4)
-    assert result.se == pytest.approx(math.sqrt(1 / 3) / 2)
-
-
-def test_an_estimate_of_nothing_is_missing() -> None:
-    assert estimate([None, None]) is None

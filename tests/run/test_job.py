@@ -18,6 +18,7 @@ from cua_lab.run.stage import StageRun
 from cua_lab.run.stage_context import build_stage
 
 SUMMARY = {
+    "format",
     "recipe",
     "seed",
     "versions",

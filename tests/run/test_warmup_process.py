@@ -69,6 +69,7 @@ def test_leaving_ends_the_child_and_a_finished_one_is_kept_for_the_next_sitting(
     progress = Progress()
     progress.stage(name).warm = True
     progress.save(finished)
+    finished.warm_up(name).mkdir(parents=True)
     with WarmupProcess(folder) as warmer:
         warmer.start(setup)
         assert warmer._child is None

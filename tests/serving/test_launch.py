@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,6 +75,14 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def ends(pid: int, patience_s: float = 60) -> bool:
+    """A process that was killed is gone when the kernel comes to it, on a busy machine later."""
+    deadline = time.monotonic() + patience_s
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not is_running(pid)
+
+
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
 def test_an_engine_answers_inside_the_block_and_is_gone_after_it(
     fake: EngineKind, model: Path
@@ -85,7 +94,7 @@ def test_an_engine_answers_inside_the_block_and_is_gone_after_it(
         assert engine.url in said[-1]
         assert is_running(int(child))
     assert engine.process.poll() is not None
-    assert not is_running(int(child))
+    assert ends(int(child))
 
 
 def test_an_engine_that_dies_is_reported_with_its_last_words(fake: EngineKind, model: Path) -> None:

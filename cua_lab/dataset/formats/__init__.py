@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cua_lab.dataset.files import atomic_write, dumps, show
+from cua_lab.dataset.files import dumps, show
 from cua_lab.errors import LabError
+from cua_lab.files import writing
 
 Row = dict[str, Any]
 Reader = Callable[[Mapping[str, Any], str], list[Row]]
@@ -86,7 +87,7 @@ def convert_file(
     """Write a public file as our JSONL, and beside it what could not be read, with reasons."""
     skipped_file = Path(out).with_suffix(".skipped.jsonl")
     count = skipped = 0
-    with atomic_write(out) as good, atomic_write(skipped_file) as bad:
+    with writing(out) as good, writing(skipped_file) as bad:
         for number, public, ours in read_public(format, path, images=images):
             if isinstance(ours, LabError):
                 record = {"number": number, "reason": str(ours), "row": public}

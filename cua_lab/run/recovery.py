@@ -1,0 +1,81 @@
+"""Where a stopped run goes on: the state of its last checkpoint, and not one record more.
+
+A run may be killed between any two of its writes. Invariant: after `recover`, progress, checkpoints
+and record files are what they were together at one moment of an uninterrupted run, so that going on
+gives the same bits and counts nothing twice.
+"""
+
+from typing import Any
+
+from cua_lab.errors import LabError
+from cua_lab.recipes import Recipe, Stage
+from cua_lab.run.folder import RunFolder
+from cua_lab.run.progress import FILE, Progress, StageProgress
+
+
+def recover(recipe: Recipe, folder: RunFolder) -> Progress:
+    """The progress that fits the checkpoints; what was recorded after it is dropped."""
+    from cua_lab.training.checkpoint import prune_checkpoints
+
+    progress = Progress.load(folder)
+    if all(is_finished(stage, progress) for stage in recipe.stages):
+        return progress
+    if progress.saved is not None and progress.sizes is None:
+        raise LabError(
+            f"{folder.path / FILE} was written by an earlier version of cua-lab, whose runs can be"
+            " looked at (cua-lab report) but not gone on with; start over with --overwrite, or"
+            " choose another --name"
+        )
+    for stage in recipe.stages:
+        if not is_finished(stage, progress):
+            progress = _of_checkpoints(stage, folder, progress)
+            prune_checkpoints(folder.checkpoints / stage.name, recipe.run.keep_checkpoints)
+            break
+    folder.cut(progress.sizes or {})
+    progress.save(folder)
+    return progress
+
+
+def is_finished(stage: Stage, progress: Progress) -> bool:
+    """Whether every phase of a stage is done."""
+    state = progress.stage(stage.name)
+    done = {*state.ablations} >= {*stage.eval.ablations}
+    return state.warm and state.before is not None and state.after is not None and done
+
+
+def _of_checkpoints(stage: Stage, folder: RunFolder, progress: Progress) -> Progress:
+    """Progress as of the newest whole checkpoint of a stage that is not finished."""
+    from cua_lab.training.checkpoint import (
+        checkpoint_extra,
+        latest_checkpoint,
+        remove_checkpoints,
+    )
+
+    root = folder.checkpoints / stage.name
+    state = progress.stage(stage.name)
+    if state.fallback is None:  # GRPO has not begun: whatever lies there is another run's
+        remove_checkpoints(root)
+        return progress
+    saved = latest_checkpoint(root)
+    if saved is None:
+        remove_checkpoints(root)
+        return _begun(stage, folder, progress, state)
+    record = checkpoint_extra(saved).get("progress")
+    found = Progress.read(record, saved)
+    step = found.stage(stage.name).step
+    remove_checkpoints(root, after=step)
+    if step == state.step:
+        return progress
+    found.seconds = max(found.seconds, progress.seconds)
+    return found
+
+
+def _begun(stage: Stage, folder: RunFolder, progress: Progress, state: StageProgress) -> Progress:
+    """As GRPO began: its first checkpoint was not yet written, or none can be read any more."""
+    if state.step == 0 and state.after is None:
+        return progress
+    record: Any = state.fallback
+    found = Progress.read(record, folder.path / FILE)
+    found.stage(stage.name).fallback = state.fallback
+    found.seconds = progress.seconds
+    return found
