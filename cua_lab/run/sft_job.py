@@ -27,6 +27,8 @@ from cua_lab.run.folder import RunFolder
 from cua_lab.run.progress import bar
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from cua_lab.policy.policy import Policy
     from cua_lab.training.finetune import Finetune
     from cua_lab.training.lora import Adapter
@@ -82,7 +84,7 @@ def run_sft(
         trackers.close()
     save_checkpoint(folder.checkpoints, trainer, keep=keep, weights=adapter)
     summary = _summary(recipe, trainer, file, perf_counter() - started)
-    export(trainer.policy, asking, folder.path, adapter)
+    export(trainer.policy, asking, folder.path, adapter, probe=trainer.probe)
     folder.write_json("summary.json", summary)
     return summary
 
@@ -154,13 +156,24 @@ def prepare(
     return trainer, asking, adapter
 
 
-def export(policy: "Policy", asking: PromptFormat, folder: Path, adapter: "Adapter | None") -> Path:
-    """Write `model/`: merged, beside its place and renamed into it."""
+def export(
+    policy: "Policy",
+    asking: PromptFormat,
+    folder: Path,
+    adapter: "Adapter | None",
+    *,
+    probe: "Callable[[], Tensor] | None" = None,
+) -> Path:
+    """Write `model/`: merged, beside its place and renamed into it.
+
+    `probe` gives log-probabilities of one row: those of the merged policy must be those of the
+    adapted one, or nothing is exported but the adapter.
+    """
     import shutil
 
     if adapter is not None:
         adapter.save(folder / "adapter")
-        adapter.merge()
+        adapter.merge_checked(probe) if probe is not None else adapter.merge()
     policy.model.to("cpu")
     target, temporary = folder / "model", folder / ".model"
     shutil.rmtree(temporary, ignore_errors=True)
