@@ -136,6 +136,28 @@ def check_files(folder: Path) -> None:
             raise LabError(f"{file} is torn or no safetensors file: {error}") from error
 
 
+def check_names(old: Path, new: Path) -> None:
+    """Refuse a folder whose tensors have other names or shapes than another folder's.
+
+    The names are those of the files: engines read them, too, each by rules of its own.
+    """
+    own, found = _shapes(old), _shapes(new)
+    common = own.keys() & found.keys()
+    misshapen = {n: (found[n], own[n]) for n in common if found[n] != own[n]}
+    _refuse(new, len(own), own.keys() - found.keys(), found.keys() - own.keys(), misshapen)
+
+
+def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    from safetensors import safe_open
+
+    shapes = {}
+    for file in weight_files(folder):
+        with safe_open(str(file), framework="pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118  (a handle, not a dict)
+                shapes[name] = tuple(tensors.get_slice(name).get_shape())
+    return shapes
+
+
 def weight_files(folder: Path) -> list[Path]:
     """The files that hold a folder's weights: one, or the shards that its index names."""
     index = folder / INDEX

@@ -76,9 +76,9 @@ class Adapter:
         allowed = MERGE_GAP[self.policy.model.dtype.itemsize >= 4]
         if not gap <= allowed:  # NaN fails too
             raise LabError(
-                f"merging the adapters moved a log-probability of the first row by {gap:.3g} (allowed"
-                f" {allowed}): the merged policy is not the one that was trained, so it is not"
-                " exported; the adapter alone is saved. Do targets name a layer whose matrix"
+                f"merging the adapters moved a log-probability of the first row by {gap:.3g}"
+                f" (allowed {allowed}): the merged policy is not the one that was trained, so it is"
+                " not exported; the adapter alone is saved. Do targets name a layer whose matrix"
                 " another layer shares?"
             )
 

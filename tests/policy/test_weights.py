@@ -241,7 +241,7 @@ def test_a_policy_without_a_processor_is_told_which_files_to_copy(
 ) -> None:
     folder = shutil.copytree(saved, tmp_path / "bare")
     (folder / "preprocessor_config.json").unlink()
-    with pytest.raises(LabError, match="neither preprocessor_config.json nor processor_config"):
+    with pytest.raises(LabError, match=r"neither preprocessor_config\.json nor processor_config"):
         load_policy(folder)
 
 
