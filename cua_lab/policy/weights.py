@@ -50,16 +50,19 @@ MEANING = {
 
 def read_network(folder: Path, *, dtype: str, config: Any = None) -> Any:
     """transformers' network of a checkpoint folder; `config` stands in for the folder's own."""
+    import transformers
     from safetensors import SafetensorError
-    from transformers import AutoModelForImageTextToText, GenerationConfig
+    from transformers import AutoModelForImageTextToText
 
     check_files(folder)
+    loader: Any = AutoModelForImageTextToText
+    no_defaults: Any = transformers.GenerationConfig
     given: dict[str, Any] = {}
     if config is not None:  # then there may be no file to read either of them from
-        given = {"config": copy.deepcopy(config), "generation_config": GenerationConfig()}
+        given = {"config": copy.deepcopy(config), "generation_config": no_defaults()}
     try:
         with quiet():
-            model, report = AutoModelForImageTextToText.from_pretrained(
+            model, report = loader.from_pretrained(
                 str(folder),
                 dtype=dtype,
                 local_files_only=True,
@@ -179,8 +182,9 @@ def weight_files(folder: Path) -> list[Path]:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """No loading bar for a model that loads in 20 ms, and no report that is read here anyway."""
-    from transformers.utils import logging
+    import transformers
 
+    logging: Any = transformers.utils.logging
     shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()

@@ -1,7 +1,7 @@
 """Why an engine died, from its log: the exception, not whatever was printed after it.
 
 A dying vLLM prints its cause, then a traceback that refers to it, then a hundred lines about leaked
-objects. Invariant: the answer is part of the log, at most `LINES` lines and `WIDTH` characters each.
+objects. Invariant: the answer is part of the log, at most `LINES` lines of `WIDTH` characters.
 """
 
 import re

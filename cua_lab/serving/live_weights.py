@@ -157,7 +157,7 @@ def _go_back(client: httpx.Client, previous: Path | None, timeout_s: float) -> s
 
 
 def _resume(client: httpx.Client, timeout_s: float) -> bool:
-    """Whether the server goes on; tried on fresh connections, since the failure may have cut one."""
+    """Whether the server goes on; tried again, since the failure may have cut a connection."""
     for _ in range(RESUMES):
         try:
             _vllm(client, "/resume", timeout_s)
