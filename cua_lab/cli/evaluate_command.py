@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from cua_lab.dataset.prompt_format import PromptFormat
     from cua_lab.run.task_evaluation import TaskReport
 
+FAILED_SHARE = 0.1
+"""Above it an evaluation is written, and its exit status is 1."""
 SCREENS = ("own", "shuffled", "blank")
 
 
@@ -118,6 +120,8 @@ def evaluate(
         _show_tasks(played)
         title = f"{model} on {env}"
     _write(report, out or Path("eval"), title)
+    if env is not None and played.overall.failed > FAILED_SHARE * len(played.episodes):
+        raise typer.Exit(1)  # the rates are those of the episodes that ended early
 
 
 class _Target:
@@ -167,13 +171,14 @@ class _Target:
 async def _grounding(
     target: _Target, asked: "PromptFormat", file: Path, space: str | None, root: Path, screens: Any
 ) -> "GroundingReport":
-    import httpx
     from tqdm import tqdm
 
     from cua_lab.dataset import predict
     from cua_lab.dataset.evaluation import evaluate_grounding
     from cua_lab.dataset.grounding import read_samples
     from cua_lab.dataset.spaces import as_space
+    from cua_lab.run.task_evaluation import server_client
+    from cua_lab.serving.server_check import check_server
 
     declared = None if space is None else as_space(space)
     samples = [predict.sized(sample, root) for sample in read_samples(file, space=declared)]
@@ -191,10 +196,8 @@ async def _grounding(
                 on_answer=bar.update,
             )
         else:
-            headers = {"authorization": f"Bearer {target.key}"} if target.key else {}
-            async with httpx.AsyncClient(
-                base_url=target.base_url or "", headers=headers, timeout=600
-            ) as http:
+            async with server_client(target.base_url or "", target.key) as http:
+                await check_server(http, target.model)
                 points = await predict.predict_with_server(
                     http,
                     questions,
@@ -229,6 +232,8 @@ async def _tasks(
         completion_kwargs={"temperature": turns[1], "max_tokens": 512}
         | ({"extra_body": {"return_token_ids": True}} if target.policy is not None else {}),
     )
+    if target.base_url is not None:
+        await measured.check_base_url(target.base_url, target.key, target.model)
     runtime = make_runtime(package.source, "local", concurrency=target.concurrency)
     with tqdm(total=len(plans), desc="play", unit="episode") as bar:
         if target.policy is not None:
@@ -279,7 +284,7 @@ def _show_tasks(report: "TaskReport") -> None:
 
     from cua_lab.run.task_evaluation import format_estimate
 
-    table = Table("", "success", "95%", "reward", "failed")
+    table = Table("", "success", "95%", "reward", "valid calls", "failed")
     for name, result in [("all", report.overall), *report.by_task.items()]:
         rate, reward = result.success, result.reward
         table.add_row(
@@ -287,9 +292,14 @@ def _show_tasks(report: "TaskReport") -> None:
             "-" if rate is None or rate.rate is None else f"{rate.rate:.1%}",
             "-" if rate is None or rate.low is None else f"{rate.low:.1%} - {rate.high:.1%}",
             format_estimate(reward),
+            "-" if (calls := result.valid_tool_calls) is None else f"{calls.mean:.1%}",
             str(result.failed),
         )
     Console().print(table)
+    failed = [episode for episode in report.episodes if episode.status == "failed"]
+    if failed:
+        count = len(report.episodes)
+        typer.echo(f"{len(failed)} of {count} episodes failed; the first: {failed[0].error}")
 
 
 def _write(report: "GroundingReport | TaskReport", folder: Path, title: str) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import socket
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from cua_lab.cli import app
 from cua_lab.errors import LabError
+from cua_lab.serving.loopback import check_port, claim
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -23,26 +23,56 @@ class EngineName(StrEnum):
     sglang = "sglang"
 
 
+PORTS = {EngineName.embedded: 30000, EngineName.vllm: 30001, EngineName.sglang: 30002}
+"""One each, so that two engines on one machine are never mistaken for each other."""
+
+
 @app.command()
 def serve(
     model: Annotated[
         Path, typer.Option(help="Checkpoint folder: any Qwen3-VL or Qwen2.5-VL, or a run's own.")
     ],
+    flags: Annotated[
+        list[str] | None,
+        typer.Argument(help="Flags of vllm or sglang, after --, which win over those set here."),
+    ] = None,
     engine: Annotated[
         EngineName, typer.Option(help="vllm and sglang run in environments of their own.")
     ] = EngineName.embedded,
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 30000,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help="Port to listen on; 0 takes a free one.",
+            show_default="embedded 30000, vllm 30001, sglang 30002",
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     expose: Annotated[
         bool, typer.Option(help="Allow an address that others can reach: there is no password.")
     ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option(help="What requests call the model.", show_default="the folder's name"),
+    ] = None,
     context_length: Annotated[
         int | None, typer.Option(help="Prompt and output together; default: the model's own.")
     ] = None,
-    max_batch: Annotated[int, typer.Option(help="Outputs decoded together.")] = 64,
-    cache_mib: Annotated[int, typer.Option(help="Memory for prefixes of conversations.")] = 256,
-    seed: Annotated[int, typer.Option(help="Of requests that bring no seed.")] = 0,
-    threads: Annotated[int, typer.Option(help="CPU threads of the model.")] = 1,
+    max_batch: Annotated[
+        int | None,
+        typer.Option(min=1, help="Outputs decoded together.", show_default="64, or the engine's"),
+    ] = None,
+    cache_mib: Annotated[
+        int | None,
+        typer.Option(help="Memory for prefixes of conversations; embedded.", show_default="256"),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Of requests that bring no seed.", show_default="0, or the engine's"),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="CPU threads of the model.", show_default="1, or the engine's"),
+    ] = None,
 ) -> None:
     """Serve a policy over HTTP until Ctrl-C: the embedded engine speaks sglang's dialect."""
     if host not in LOOPBACK and not expose:
@@ -50,80 +80,92 @@ def serve(
             f"{host} is open to other machines, and the engine has no password; listen on"
             " 127.0.0.1, or add --expose if you mean it"
         )
-    if engine is not EngineName.embedded:
-        _serve_real(engine.value, model, host, port, context_length)
+    port = PORTS[engine] if port is None else port
+    check_port(port)
+    if engine is EngineName.embedded:
+        if flags:
+            raise LabError(f"the embedded engine takes no flags of its own; got {' '.join(flags)}")
+        _serve_embedded(
+            model,
+            host,
+            port,
+            name,
+            context_length=context_length,
+            max_batch=max_batch or 64,
+            cache_mib=256 if cache_mib is None else cache_mib,
+            seed=seed or 0,
+            threads=threads or 1,
+        )
         return
+    if cache_mib is not None:
+        raise LabError(
+            f"--cache-mib is the embedded engine's; give {engine.value} its own flag after --"
+        )
+    _serve_real(
+        engine.value,
+        model,
+        host,
+        port=port,
+        name=name,
+        context_length=context_length,
+        max_batch=max_batch,
+        seed=seed,
+        threads=threads,
+        arguments=tuple(flags or ()),
+    )
+
+
+def _serve_embedded(model: Path, host: str, port: int, name: str | None, **settings: Any) -> None:
     from cua_lab.engine.engine import Engine
     from cua_lab.policy.policy import load_policy
     from cua_lab.serving.server import create_app
 
     policy = load_policy(model)
-    embedded = Engine(
-        policy,
-        context_length=context_length,
-        max_batch=max_batch,
-        cache_mib=cache_mib,
-        seed=seed,
-        threads=threads,
-    )
+    name = name or policy.name
+    embedded = Engine(policy, **settings)
     typer.echo(
-        f"{policy.name}: {policy.parameters / 1e6:.1f} M parameters, {policy.family},"
+        f"{name}: {policy.parameters / 1e6:.1f} M parameters, {policy.family},"
         f" context {embedded.context_length}"
     )
     try:
-        _run(create_app(embedded), host, port)
+        _run(create_app(embedded, model_name=name), name, host, port)
     finally:
         embedded.close()
     typer.echo("stopped")
 
 
-def _serve_real(name: str, model: Path, host: str, port: int, context_length: int | None) -> None:
+def _serve_real(engine: str, model: Path, host: str, **options: Any) -> None:
     """A real engine in a process of its own, until Ctrl-C."""
     from cua_lab.serving.launch import KINDS, launched
 
-    # A plain SIGTERM would end this process at once and leave the engine behind.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A plain SIGTERM or a closed terminal would end this process at once and leave the engine
+    # behind.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     if host != "127.0.0.1":
-        raise LabError(f"{name} is started on 127.0.0.1 only; got --host {host}")
+        raise LabError(f"{engine} is started on 127.0.0.1 only; got --host {host}")
     with (
         contextlib.suppress(KeyboardInterrupt),
-        launched(
-            KINDS[name], model, port=port, context_length=context_length, say=typer.echo
-        ) as running,
+        launched(KINDS[engine], model, say=typer.echo, **options) as running,
     ):
         typer.echo("stop: Ctrl-C")
         status = running.process.wait()
-        raise LabError(f"{name} ended by itself with status {status}:\n{running.tail()}")
+        raise LabError(f"{engine} ended by itself with status {status}:\n{running.tail()}")
     typer.echo("stopped")
 
 
-def _run(server_app: Any, host: str, port: int) -> None:
+def _run(server_app: Any, name: str, host: str, port: int) -> None:
     """uvicorn until a signal; the address is printed once it answers."""
     import uvicorn
 
     class Server(uvicorn.Server):
-        async def startup(self, sockets: list | None = None) -> None:
+        async def startup(self, sockets: list[Any] | None = None) -> None:
             await super().startup(sockets)
-            typer.echo(f"serving at {url}/v1 (stop: Ctrl-C)")
+            typer.echo(f"serving at {url}/v1 as {name!r} (stop: Ctrl-C)")
 
-    listening = _listen(host, port)
+    listening = claim(host, port)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listening.getsockname()[1]}"
     config = uvicorn.Config(server_app, log_level="warning", timeout_graceful_shutdown=2)
     with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again once it has stopped
         Server(config).run(sockets=[listening])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise LabError(
-            f"cannot listen on {host}:{port} ({error}); choose another port, or --port 0 for a"
-            " free one"
-        ) from error
-    return listening

@@ -20,6 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cua_lab.policy.weights import refuse_adapters
+
 # Above this size a fused copy of the projections costs more memory than it saves in calls.
 FUSE_BELOW_BYTES = 64 * 2**20
 MIN_ROWS = 4
@@ -145,7 +147,11 @@ class Decoder:
         return self._read != self._stamps()
 
     def refresh(self) -> None:
-        """Take the weights as they are now (fused copies of them where they are small)."""
+        """Take the weights as they are now (fused copies of them where they are small).
+
+        Weights are read by name, past any adapter: an adapter that is not merged is refused.
+        """
+        refuse_adapters(self._model, "samples from the policy")
         text = self.text
         fuse = sum(p.numel() * p.element_size() for p in text.parameters()) < FUSE_BELOW_BYTES
         with torch.inference_mode():

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +30,8 @@ from cua_lab.engine.prompt import Prompt
 from cua_lab.engine.rounds import Rounds
 from cua_lab.engine.sequences import EngineStats, RunningSequence, Top
 from cua_lab.errors import LabError
-from cua_lab.policy.policy import Policy, load_policy
+from cua_lab.policy.policy import Policy
+from cua_lab.policy.weights import weights_for
 
 
 @dataclass(slots=True, eq=False)
@@ -179,9 +179,8 @@ class Engine:
 
         The version stays when none is given, as with sglang.
         """
-        new = load_policy(path).model.state_dict()
+        new = weights_for(self.policy.model, Path(path))
         with self._model_lock:
-            _check_fit(self.policy.model.state_dict(), new, path)
             self.policy.model.load_state_dict(new)
             self._renew()
             self.weight_version = version or self.weight_version
@@ -329,15 +328,3 @@ def _deliver(results: "list[tuple[_Job, Generation | Exception]]") -> None:
             job.future.set_exception(result)
         else:
             job.future.set_result(result)
-
-
-def _check_fit(old: dict[str, Any], new: dict[str, Any], path: str | Path) -> None:
-    for name in sorted(old.keys() | new.keys()):
-        if name not in old or name not in new:
-            where = "only in the checkpoint" if name in new else "missing from the checkpoint"
-            raise LabError(f"{path} does not fit the served model: {name} is {where}")
-        if old[name].shape != new[name].shape:
-            raise LabError(
-                f"{path} does not fit the served model: {name} has shape"
-                f" {tuple(new[name].shape)}, expected {tuple(old[name].shape)}"
-            )

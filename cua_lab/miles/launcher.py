@@ -78,6 +78,7 @@ def command_of(recipe: MilesRecipe, mode: Mode) -> Command:
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": os.pathsep.join(sources),
         "no_proxy": "127.0.0.1,localhost",
+        "SGLANG_VLM_CACHE_SIZE_MB": "0",  # image features of old weights would outlive an update
         **{name: os.environ[name] for name in FORWARDED if name in os.environ},
     }
     return Command(
@@ -189,6 +190,8 @@ def _server(recipe: MilesRecipe) -> Flags:
         ("--sglang-mem-fraction-static", server.memory_share),
         ("--sglang-attention-backend", server.attention),
         ("--sglang-tool-call-parser", recipe.model.tool_call_parser),
+        # Its default fills what a request leaves out from the checkpoint's generation_config.
+        ("--sglang-sampling-defaults", "openai"),
         ("--sglang-enable-metrics",),
     ]
 

@@ -5,9 +5,9 @@ loads, and what is saved here loads with transformers alone. Invariant: `forbidd
 list of ids that the policy cannot say, used by whoever samples and whoever scores.
 """
 
-import contextlib
 import json
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from cua_lab.errors import LabError
 from cua_lab.policy.model import Shape, build_model, speed_up
 from cua_lab.policy.tokenizer import Corpus, load_tokenizer, token_ids, train_tokenizer
 from cua_lab.policy.vision import Vision, build_processor
+from cua_lab.policy.weights import quiet, read_network, refuse_adapters, weight_files
 
 NEVER_SAID = (
     "<|vision_start|>",
@@ -24,6 +25,7 @@ NEVER_SAID = (
     "<|image_pad|>",
     "<|video_pad|>",
 )
+PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 COORDINATES = {"qwen3_vl": "0-1000", "qwen2_5_vl": "pixels"}
 """Qwen3-VL speaks thousandths of the screen, Qwen2.5-VL pixels of the RESIZED image."""
 
@@ -65,11 +67,17 @@ class Policy:
         return sum(p.numel() for p in self.model.parameters())
 
     def save(self, path: str | Path) -> Path:
-        """Write config, safetensors, tokenizer, template and preprocessor to a folder."""
+        """Write config, safetensors, tokenizer, template and preprocessor to a folder.
+
+        Refused while adapters are attached: their layers would be saved under names that no engine
+        knows, and load as random numbers.
+        """
+        refuse_adapters(self.model, "loads the folder")
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
-        with _quiet():
+        with quiet():
             self.model.save_pretrained(folder)
+        share_like(folder / "config.json", weight_files(folder))
         self.tokenizer.save_pretrained(folder)
         self.vision.processor.save_pretrained(folder)
         return folder
@@ -84,18 +92,21 @@ def build_policy(shape: Shape, corpus: Corpus, *, seed: int, name: str = "small"
 
 def load_policy(path: str | Path, *, dtype: str = "float32") -> Policy:
     """Load any Qwen3-VL or Qwen2.5-VL checkpoint folder, from disk only."""
-    from transformers import AutoModelForImageTextToText
-
     folder = Path(path)
     _check_folder(folder)
-    with _quiet():
-        model = AutoModelForImageTextToText.from_pretrained(
-            str(folder), dtype=dtype, local_files_only=True
-        )
+    model = read_network(folder, dtype=dtype)
     tokenizer = load_tokenizer(folder)
     if not tokenizer.chat_template:
         raise LabError(f"{folder} has no chat template; add its chat_template.jinja")
-    return _assemble(speed_up(model), tokenizer, load_vision(folder), folder.name)
+    return _assemble(speed_up(model), tokenizer, load_vision(folder), folder.resolve().name)
+
+
+def share_like(model: Path, files: Iterable[Path]) -> None:
+    """Give files the permissions of `model`: safetensors writes for its owner alone (0600), and an
+    engine of another user could not read them."""
+    mode = stat.S_IMODE(model.stat().st_mode)
+    for file in files:
+        file.chmod(mode)
 
 
 def _assemble(model: Any, tokenizer: Any, vision: Vision, name: str) -> Policy:
@@ -130,12 +141,13 @@ def _check_folder(folder: Path) -> None:
     config = folder / "config.json"
     if not config.is_file():
         raise LabError(f"{folder} is not a checkpoint: no config.json; give a Hugging Face folder")
-    family = json.loads(config.read_text(encoding="utf-8")).get("model_type")
+    try:
+        family = json.loads(config.read_text(encoding="utf-8")).get("model_type")
+    except (OSError, ValueError, AttributeError) as error:
+        raise LabError(f"{config} cannot be read as a JSON object: {error}") from error
     if family not in COORDINATES:
         known = ", ".join(COORDINATES)
         raise LabError(f"{folder} holds a model of type {family!r}; this lab drives {known}")
-    if not any(folder.glob("*.safetensors")):
-        raise LabError(f"{folder} has no *.safetensors weights")
 
 
 def load_vision(path: str | Path) -> Vision:
@@ -144,23 +156,38 @@ def load_vision(path: str | Path) -> Vision:
 
 
 def _load_processor(folder: Path) -> Any:
-    """The image processor by class: `AutoProcessor` would want torchvision."""
+    """The image processor by class: `AutoProcessor` would want torchvision.
+
+    transformers 5 saves its settings inside processor_config.json, older ones in a file of their
+    own; the class reads both.
+    """
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-    if not (folder / "preprocessor_config.json").is_file():
-        raise LabError(f"{folder} has no preprocessor_config.json; copy it from the model's page")
-    return Qwen2VLImageProcessorPil.from_pretrained(str(folder), local_files_only=True)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """No loading bar for a model that loads in 20 ms."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    if not any((folder / name).is_file() for name in PROCESSOR_FILES):
+        raise LabError(
+            f"{folder} has neither {' nor '.join(PROCESSOR_FILES)}; copy one from the model's page"
+        )
     try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
+        processor = Qwen2VLImageProcessorPil.from_pretrained(str(folder), local_files_only=True)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise LabError(f"the image processor of {folder} cannot be read: {error}") from error
+    return _with_edges(processor, folder)
+
+
+def _with_edges(processor: Any, folder: Path) -> Any:
+    """Bounds under the names that the processor's arithmetic reads.
+
+    Configs also write them as `size: {min_pixels, max_pixels}`, which transformers takes and then
+    cannot use.
+    """
+    size = processor.size
+    said = {name: value for name, value in dict(size).items() if value is not None}
+    low = said.get("shortest_edge", said.get("min_pixels"))
+    high = said.get("longest_edge", said.get("max_pixels"))
+    if low is None or high is None:
+        raise LabError(
+            f"the image processor of {folder} has size {said}; it needs shortest_edge and"
+            " longest_edge (or min_pixels and max_pixels), in pixels of area"
+        )
+    processor.size = type(size)(shortest_edge=int(low), longest_edge=int(high))
+    return processor

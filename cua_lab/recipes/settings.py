@@ -60,10 +60,31 @@ class RunSettings:
 class EngineSettings:
     """The server that samples."""
 
+    kind: Literal["embedded", "vllm", "sglang"] = "embedded"
+    """In this process, or a server outside it that takes new weights after each step."""
+    url: str | None = None
+    """Of a vllm or sglang that runs already, up to and without `/v1`; it must read this machine's
+    files. `None`: the run launches one and stops it at its end."""
+    model: str | None = None
+    """The name that requests give; `None`: the first that the server lists."""
+    flags: tuple[str, ...] = ()
+    """Of a launched engine, as its own command line takes them."""
+    keep_pushes: Count = 2
+    """Folders of weights that stay after the server has taken newer ones."""
     max_batch: Count = 64
     """Requests decoded together."""
     cache_mib: Count = 256
-    """Of prefixes kept between the turns of a conversation."""
+    """Of prefixes kept between the turns of a conversation; embedded."""
+
+    def __post_init__(self) -> None:
+        outside = {"url": self.url, "model": self.model, "flags": self.flags or None}
+        for name, value in outside.items():
+            if self.kind == "embedded" and value is not None:
+                raise ValueError(f"engine.{name} is {value!r}, but engine.kind is embedded")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"engine.url is {self.url!r}; give http://host:port")
+        if self.url is not None and self.flags:
+            raise ValueError("engine.flags are of an engine that the run launches; leave url out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +95,8 @@ class PolicySettings:
     """Start from this folder; the shape below is then not used."""
     hidden: Count = 96
     layers: Count = 3
+    heads: Count = 4
+    """Of the text model; vLLM on a CPU needs hidden / heads of at least 32."""
     vision_hidden: Count = 64
     vision_depth: Count = 2
     grid_side: Count = 8
@@ -90,6 +113,7 @@ class PolicySettings:
         return Shape(
             hidden=self.hidden,
             layers=self.layers,
+            heads=self.heads,
             vision_hidden=self.vision_hidden,
             vision_depth=self.vision_depth,
             grid_side=self.grid_side,

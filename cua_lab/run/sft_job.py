@@ -29,6 +29,8 @@ from cua_lab.run.folder import RunFolder
 from cua_lab.run.progress import bar
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from cua_lab.policy.policy import Policy
     from cua_lab.training.finetune import Finetune
     from cua_lab.training.lora import Adapter
@@ -107,7 +109,7 @@ def _train(
         trackers.close()
     save_checkpoint(folder.checkpoints, trainer, keep=keep, weights=adapter)
     summary = _summary(recipe, trainer, file, perf_counter() - started)
-    export(trainer.policy, asking, folder.path, adapter)
+    export(trainer.policy, asking, folder.path, adapter, probe=trainer.probe)
     folder.write_json("summary.json", summary)
     return summary
 
@@ -179,12 +181,23 @@ def prepare(
     return trainer, asking, adapter
 
 
-def export(policy: "Policy", asking: PromptFormat, folder: Path, adapter: "Adapter | None") -> Path:
-    """Write `model/`: merged, beside its place and renamed into it."""
+def export(
+    policy: "Policy",
+    asking: PromptFormat,
+    folder: Path,
+    adapter: "Adapter | None",
+    *,
+    probe: "Callable[[], Tensor] | None" = None,
+) -> Path:
+    """Write `model/`: merged, beside its place and renamed into it.
+
+    `probe` gives log-probabilities of one row: those of the merged policy must be those of the
+    adapted one, or nothing is exported but the adapter.
+    """
     if adapter is not None:
         with files.writing_folder(folder / "adapter") as beside:
             adapter.save(beside)
-        adapter.merge()
+        adapter.merge_checked(probe) if probe is not None else adapter.merge()
     policy.model.to("cpu")
     with files.writing_folder(folder / "model") as beside:
         policy.save(beside)

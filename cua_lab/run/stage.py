@@ -22,7 +22,7 @@ from cua_lab.demonstrators.recorder import Recorder
 from cua_lab.errors import LabError
 from cua_lab.play.ablation import blank, screens_of
 from cua_lab.play.episode import Episode
-from cua_lab.play.worker import Plan, Worker
+from cua_lab.play.worker import Plan
 from cua_lab.records import (
     EpisodeRow,
     Step,
@@ -42,9 +42,9 @@ from cua_lab.seeds import derive_seed
 if TYPE_CHECKING:
     from cua_lab.dataset.prompt_format import PromptFormat
     from cua_lab.demonstrators.demos import Demonstrator
-    from cua_lab.engine.engine import Engine
     from cua_lab.policy.policy import Policy
     from cua_lab.recipes.settings import SftSettings
+    from cua_lab.run.engines import AnyEngine, AnyWorker
     from cua_lab.stitching.codec import TableCodec
     from cua_lab.stitching.sample import Sample
     from cua_lab.training.trainer import GRPOTrainer
@@ -63,8 +63,8 @@ class StageRun:
     folder: RunFolder
     progress: Progress
     policy: "Policy"
-    engine: "Engine"
-    worker: Worker
+    engine: "AnyEngine"
+    worker: "AnyWorker"
     codec: "TableCodec"
     demonstrator: "Demonstrator"
     seen: list[tuple[bytes, ...]] = field(default_factory=list)
@@ -73,29 +73,16 @@ class StageRun:
     @classmethod
     def open(cls, setup: StageContext, folder: RunFolder, progress: Progress) -> "StageRun":
         """Build the stage's policy and engine, from its warm-up where there is one."""
-        from cua_lab.engine.engine import Engine
         from cua_lab.policy.policy import load_policy
+        from cua_lab.run.engines import open_engine
         from cua_lab.stitching.codec import codec_from_tokenizer
 
         state = progress.stage(setup.stage.name)
         demonstrator = demonstrator_of(setup)
         warm = load_policy(whole_warm_up(folder, setup)) if state.warm else None
         policy = warm or new_policy(setup, demonstrator)
-        settings = setup.recipe.engine
-        engine = Engine(
-            policy,
-            max_batch=settings.max_batch,
-            cache_mib=settings.cache_mib,
-            threads=setup.recipe.run.threads,
-        )
-        worker = Worker(
-            engine,
-            setup.config,
-            setup.runtime,
-            concurrency=setup.recipe.run.concurrency,
-            timeout_s=setup.stage.agent.timeout_s,
-            exact=setup.stage.agent.exact_continuation,
-        )
+        pushes = folder.path / "pushes" / setup.stage.name
+        engine, worker = open_engine(setup, policy, pushes)
         codec = codec_from_tokenizer(policy.tokenizer)
         return cls(setup, folder, progress, policy, engine, worker, codec, demonstrator)
 

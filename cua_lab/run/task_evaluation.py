@@ -8,9 +8,12 @@ request) is counted as `failed` and enters no rate.
 """
 
 import base64
+import contextlib
 import io
+import json
+import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -22,6 +25,8 @@ from cua_lab.errors import LabError
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.worker import Plan, Worker
 from cua_lab.seeds import derive_seed
+from cua_lab.serving.loopback import open_transport
+from cua_lab.serving.server_check import check_server
 from cua_lab.stats import Estimate, Rate, estimate, wilson
 from cua_lab.tasks import row_of, select, to_hud_task, with_args
 
@@ -257,44 +262,124 @@ async def play_with_server(
     timeout_s: float = 600.0,
     on_episode: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
-    """Any OpenAI-compatible server plays; no token ids are asked for."""
+    """Any OpenAI-compatible server plays; no token ids are asked for.
+
+    After an episode that failed the server is asked whether it still answers; once it is gone,
+    what is left counts as failed without the boot of a desktop.
+    """
+    gone: list[str] = []
 
     def seated(plan: Plan) -> Callable[[int], Any]:
         async def run(_: int) -> Episode:
+            if gone:
+                return _unplayed(plan, gone[0])
             episode = await play(
                 plan.task,
                 config,
-                Keyed(httpx.AsyncHTTPTransport(), key),
+                Keyed(open_transport(base_url), key, seed=plan.seed),
                 runtime=runtime,
                 id=plan.id,
                 group=plan.group,
                 timeout_s=timeout_s,
                 base_url=base_url,
             )
+            if episode.status == "failed" and not gone:
+                try:
+                    await check_base_url(base_url, key, config.model)
+                except LabError as error:
+                    gone.append(str(error))
             if on_episode is not None:
                 on_episode(episode)
             return episode
 
         return run
 
-    return await play_slots(
-        [seated(plan) for plan in plans], concurrency=concurrency, leave=lambda k: None
+    with quiet_failures():
+        return await play_slots(
+            [seated(plan) for plan in plans], concurrency=concurrency, leave=lambda k: None
+        )
+
+
+async def check_base_url(base_url: str, key: str | None, model: str) -> None:
+    """`check_server` for a base URL: one line about what is wrong, before any desktop boots."""
+    async with server_client(base_url, key) as http:
+        await check_server(http, model)
+
+
+def server_client(base_url: str, key: str | None) -> httpx.AsyncClient:
+    """A client of a server under test; no proxy stands before this machine."""
+    return httpx.AsyncClient(
+        transport=open_transport(base_url),
+        headers={"authorization": f"Bearer {key}"} if key else {},
+        base_url=base_url,
+        timeout=600,
+        trust_env=False,
     )
 
 
-class Keyed(httpx.AsyncBaseTransport):
-    """Adds the server's key, which appears nowhere else, to every request."""
+def _unplayed(plan: Plan, why: str) -> Episode:
+    return Episode(
+        id=plan.id,
+        group=plan.group,
+        task=plan.task.slug,
+        turns=(),
+        actions=(),
+        screenshots=(),
+        reward=None,
+        status="failed",
+        error=f"not played: {why}",
+    )
 
-    def __init__(self, inner: httpx.AsyncBaseTransport, key: str | None) -> None:
-        self._inner, self._key = inner, key
+
+@contextlib.contextmanager
+def quiet_failures() -> Iterator[None]:
+    """HUD logs each failed call with 74 lines of traceback; the report has the words."""
+    logger = logging.getLogger("hud")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+class Keyed(httpx.AsyncBaseTransport):
+    """Adds to every request the server's key, which appears nowhere else, and a turn's seed."""
+
+    def __init__(
+        self, inner: httpx.AsyncBaseTransport, key: str | None, *, seed: int | None = None
+    ) -> None:
+        """`seed` is the episode's: every turn samples with one of its own derived from it."""
+        self._inner, self._key, self._seed = inner, key, seed
+        self._turns = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if self._key:
             request.headers["authorization"] = f"Bearer {self._key}"
-        return await self._inner.handle_async_request(request)
+        if self._seed is not None and request.url.path.endswith("/chat/completions"):
+            request = _with_seed(request, derive_seed(self._seed, "turn", self._turns))
+            self._turns += 1
+        try:
+            return await self._inner.handle_async_request(request)
+        except httpx.TransportError as error:
+            words = str(error) or type(error).__name__
+            raise type(error)(f"cannot reach {request.url}: {words}") from error
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _with_seed(request: httpx.Request, seed: int) -> httpx.Request:
+    body = json.loads(request.content)
+    headers = request.headers.copy()
+    headers.pop("content-length", None)
+    return httpx.Request(
+        request.method,
+        request.url,
+        headers=headers,
+        content=json.dumps({"seed": seed} | body).encode(),
+        extensions=request.extensions,
+    )
 
 
 def read_key(path: str) -> str:

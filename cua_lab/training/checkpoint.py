@@ -21,7 +21,7 @@ from torch import Tensor
 
 from cua_lab import files
 from cua_lab.errors import LabError
-from cua_lab.policy.policy import load_policy
+from cua_lab.policy.weights import weights_for
 
 if TYPE_CHECKING:
     from cua_lab.policy.policy import Policy
@@ -203,18 +203,12 @@ def _restore_rng(states: dict[str, Tensor]) -> None:
 
 def _restore_weights(path: Path, trainer: Trainer) -> None:
     model = trainer.policy.model
-    saved = load_policy(path, dtype=str(model.dtype).removeprefix("torch.")).model.state_dict()
-    own = model.state_dict()
-    if mismatched := sorted(
-        name
-        for name in own.keys() | saved.keys()
-        if name not in own or name not in saved or own[name].shape != saved[name].shape
-    ):
+    try:
+        saved = weights_for(model, path)
+    except LabError as error:
         raise LabError(
-            f"the checkpoint {path} holds another network: {len(mismatched)} of {len(own)}"
-            f" tensors differ in name or shape, first {mismatched[0]!r}; use the recipe it was"
-            " made with"
-        )
+            f"the checkpoint {path} holds another network: {error}; use the recipe it was made with"
+        ) from error
     model.load_state_dict(saved)
 
 

@@ -165,6 +165,16 @@ class Finetune:
             tokens += sum(int(item.loss_mask.sum()) for item in part)
         return total / tokens
 
+    @torch.no_grad()
+    def probe(self) -> torch.Tensor:
+        """Log-probabilities of the first row's assistant tokens, (n,): the same before a merge and
+        after it."""
+        item = self._data.example(0)
+        batch = on_device(collate(self.policy, [item.example]), self._precision.device)
+        where = torch.zeros_like(batch.ids, dtype=torch.bool)  # (1, T)
+        where[0, : len(item.loss_mask)] = torch.from_numpy(item.loss_mask)
+        return score(self.policy, batch, where).logprobs[where]
+
     def _nats(self, examples: Sequence[SftExample]) -> torch.Tensor:
         """Summed cross-entropy over the assistant's tokens."""
         batch = on_device(

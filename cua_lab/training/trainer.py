@@ -255,6 +255,8 @@ def _explain_gap(
         f" token {column} of episode {sample.episode!r} in group {sample.group!r}: log-probability"
         f" {float(micro.engine_logprobs[row, column]):.6f} when sampled,"
         f" {float(trainer[row, column]):.6f} when trained. Same weights, temperature, top_p = 1,"
-        " pixels, positions and forbidden ids on both sides? An engine in bf16 needs a"
-        " logprob_gap_limit of about 0.2 and tis_cap"
+        " pixels, positions and forbidden ids on both sides? Did a push leave something of the old"
+        " weights in the engine: sglang keeps image features over a flush unless it was started"
+        " with SGLANG_VLM_CACHE_SIZE_MB=0, vLLM needs /reset_encoder_cache and /reset_prefix_cache?"
+        " Only an engine in bf16 needs a logprob_gap_limit of about 0.2 and tis_cap"
     )

@@ -82,7 +82,10 @@ def test_on_a_real_screen_the_tool_waits_until_nothing_moves() -> None:
 def clicks_what_is_grey(request: httpx.Request) -> httpx.Response:
     """A server that looks: the one button of click-test is the only grey thing on its page;
     where nothing is grey it clicks into a corner."""
+    if request.url.path.endswith("/models"):
+        return httpx.Response(200, json={"data": [{"id": "m"}]})
     body = json.loads(request.content)
+    assert isinstance(body["seed"], int)
     url = body["messages"][-1]["content"][-1]["image_url"]["url"]
     with Image.open(io.BytesIO(base64.b64decode(url.split(",")[1]))) as image:
         shown = np.asarray(image.convert("RGB"))

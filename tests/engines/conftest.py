@@ -1,5 +1,6 @@
 """A policy that has learnt to call its tool, a second set of weights, and the server under test."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.engines.servers import SERVERS, Server
 SHAPE = Shape(hidden=64, layers=2, vision_hidden=64, heads=2, grid_side=6)
 """vLLM's CPU attention has no heads smaller than 32."""
 TURNS = 3
+DEFAULTS = {"do_sample": True, "top_k": 1, "top_p": 0.001, "repetition_penalty": 1.05}
+"""Qwen2.5-VL's own generation_config.json: a server that fills it in samples one answer only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,9 @@ def checkpoints(
             seed=number,
         )
         sft(policy, player, config, progress=False)
-        folders.append(policy.save(tmp_path_factory.mktemp("checkpoint") / f"step-{number}"))
+        folder = policy.save(tmp_path_factory.mktemp("checkpoint") / f"step-{number}")
+        (folder / "generation_config.json").write_text(json.dumps(DEFAULTS), encoding="utf-8")
+        folders.append(folder)
     first, second = (Trained(folder, load_policy(folder)) for folder in folders)
     return first, second
 

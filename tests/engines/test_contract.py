@@ -6,6 +6,7 @@ transformers, which shares nothing with an engine but the checkpoint on disk.
 
 import asyncio
 import itertools
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +16,16 @@ import httpx
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from cua_lab.errors import LabError
 from cua_lab.play.episode import Episode, play
 from cua_lab.policy.policy import Policy
 from cua_lab.policy.scoring import Example, collate, masked_logits, score
 from cua_lab.run.stage_context import StageContext
+from cua_lab.serving import live_weights
 from cua_lab.serving.continuation import continuation_of
-from cua_lab.serving.live_weights import update_weights
+from cua_lab.serving.live_weights import update_weights, weights_client
 from cua_lab.serving.shim import ShimTransport
 from cua_lab.stitching.codec import codec_from_tokenizer
 from cua_lab.stitching.divergence import BENIGN
@@ -281,7 +284,7 @@ def test_new_weights_answer_at_once_and_nothing_old_is_cached(
 ) -> None:
     """A stale prefix under new weights is silently wrong: the same episode is asked for again."""
     first, second = checkpoints
-    with httpx.Client(base_url=table.server.url, timeout=120) as client:
+    with weights_client(table.server.url, timeout_s=120) as client:
         update_weights(client, table.server.dialect, second.folder, "step-2")
         try:
             (episode,) = table.episodes(SEEDS[:1])
@@ -296,15 +299,46 @@ def test_new_weights_answer_at_once_and_nothing_old_is_cached(
     assert sample.stitched.weight_versions == versions
 
 
+def seeded_answers(server: Server, count: int) -> set[str]:
+    """Distinct answers to one question under different seeds; nothing else is said."""
+    with weights_client(server.url, timeout_s=120) as client:
+        body = {"model": NAME, "messages": [{"role": "user", "content": "2048"}], "max_tokens": 8}
+        answers = [
+            client.post("/v1/chat/completions", json=body | {"seed": seed}) for seed in range(count)
+        ]
+    return {answer.json()["choices"][0]["message"]["content"] or "" for answer in answers}
+
+
+def test_what_a_request_leaves_out_is_not_filled_in_from_the_checkpoint(table) -> None:
+    """NeMo-RL#3497, ART#140, verl#7270: the checkpoint asks for top_k 1, and six seeds gave one
+    answer, of whose probability the engine says something else."""
+    assert len(seeded_answers(table.server, 6)) > 1
+
+
 def test_a_folder_that_cannot_be_loaded_leaves_the_old_weights_at_work(
-    table, played, tmp_path: Path
+    table, checkpoints, tmp_path: Path
 ) -> None:
-    if table.server.dialect == "vllm":
-        pytest.skip("vLLM promises nothing about a reload that fails")
-    with (
-        httpx.Client(base_url=table.server.url, timeout=120) as client,
-        pytest.raises(LabError, match="keeps its old weights"),
-    ):
-        update_weights(client, table.server.dialect, tmp_path / "nowhere", "step-3")
+    short = shutil.copytree(checkpoints[0].folder, tmp_path / "short")
+    tensors = load_file(short / "model.safetensors")
+    tensors.pop(min(tensors))
+    save_file(tensors, short / "model.safetensors", metadata={"format": "pt"})
+    with weights_client(table.server.url, timeout_s=120) as client:
+        for folder in (tmp_path / "nowhere", short):
+            with pytest.raises(LabError, match="keeps its old weights"):
+                update_weights(client, table.server.dialect, folder, "step-3")
     (episode,) = table.episodes(SEEDS[:1], max_tokens=2)
     assert len(episode.turns) == 1
+
+
+def test_a_reload_that_fails_in_the_server_costs_nothing_but_an_error(
+    table, played, checkpoints, monkeypatch, tmp_path: Path
+) -> None:
+    """Where the folder cannot be read from here: vLLM then died of the next request, or hung."""
+    monkeypatch.setattr(live_weights, "_check_folder", lambda *_: None)
+    with weights_client(table.server.url, timeout_s=120) as client:
+        for _ in range(3):
+            with pytest.raises(LabError):
+                update_weights(client, table.server.dialect, tmp_path / "nowhere", "step-3")
+    (episode,) = table.episodes(SEEDS[:1])
+    if not table.server.seeded:
+        assert [t.output_ids for t in episode.turns] == [t.output_ids for t in played[0].turns]

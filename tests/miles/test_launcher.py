@@ -73,6 +73,7 @@ def test_a_miles_user_recognises_the_command(recipe: MilesRecipe) -> None:
         "--kl-loss-coef": "0.0",
         "--lr": "1e-06",
         "--sglang-tool-call-parser": "qwen25",
+        "--sglang-sampling-defaults": "openai",
         "--distributed-timeout-minutes": "60",
         "--colocate": "",
         "--calculate-per-token-loss": "",
@@ -80,6 +81,12 @@ def test_a_miles_user_recognises_the_command(recipe: MilesRecipe) -> None:
     assert expected.items() <= flags.items()
     assert "--debug-rollout-only" not in flags
     assert "--partial-rollout" not in flags
+
+
+def test_no_image_features_of_old_weights_are_kept(recipe: MilesRecipe) -> None:
+    """sglang's flush leaves them (its PR #36468 is open): a gap of .079 in the second step."""
+    env = command_of(recipe, "normal").runtime_env["env_vars"]
+    assert env["SGLANG_VLM_CACHE_SIZE_MB"] == "0"
 
 
 def test_the_functions_that_the_flags_name_exist(recipe: MilesRecipe) -> None:

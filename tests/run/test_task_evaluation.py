@@ -84,6 +84,7 @@ def test_any_server_plays_and_its_key_goes_with_every_request(monkeypatch) -> No
     )
     assert [one.status for one in played] == ["completed"] * 2
     assert len(asked) == 2
+    assert len({body["seed"] for _, body in asked}) == 2, "the plan's seed goes with each turn"
     for request, body in asked:
         assert str(request.url) == "http://server/v1/chat/completions"
         assert request.headers["authorization"] == "Bearer secret"
@@ -102,3 +103,50 @@ def test_a_key_file_that_cannot_be_used_is_named(tmp_path) -> None:
     with pytest.raises(LabError, match="empty is empty"):
         read_key(str(tmp_path / "empty"))
     assert Keyed(httpx.MockTransport(lambda r: httpx.Response(200)), None)
+
+
+def played_by(answer, monkeypatch, **options) -> list[Episode]:
+    """Six episodes, one at a time, against a server that is one function."""
+    monkeypatch.setattr(evaluate.httpx, "AsyncHTTPTransport", lambda: httpx.MockTransport(answer))
+    plans = evaluation_plans("cua_lab.envs.lab", ["targets-click"], args={}, episodes=6, seed=0)
+    playing = play_with_server(
+        "http://server/v1/", plans, CONFIG, LocalRuntime(build), concurrency=1, **options
+    )
+    return asyncio.run(playing)
+
+
+def test_a_server_that_dies_midway_costs_no_more_desktops(monkeypatch, caplog) -> None:
+    """A table over the few that had ended early, status 0, and a traceback for each call."""
+    asked: list[str] = []
+
+    def dying(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        raise httpx.ConnectError("All connection attempts failed")
+
+    played = played_by(dying, monkeypatch)
+    assert [one.status for one in played] == ["failed"] * 6
+    assert "cannot reach http://server/v1/chat/completions: All connection" in played[0].error
+    assert played[-1].error == (
+        "not played: cannot reach http://server/v1: All connection attempts failed; does the"
+        " server run there?"
+    )
+    assert asked.count("/v1/models") == 1
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (httpx.Response(200, html="<html>hello</html>"), "status 200 with text/html"),
+        (httpx.Response(200, json={"detail": "x"}), "status 200 without choices"),
+        (httpx.Response(200, json={"choices": []}), "status 200 with no choice"),
+        (httpx.Response(200, json={"choices": [None]}), "status 200 with no choice"),
+        (httpx.Response(404, json={"detail": "Not Found"}), "status 404"),
+    ],
+)
+def test_an_answer_that_is_no_completion_is_said_in_the_servers_words(
+    answer, words, monkeypatch
+) -> None:
+    """They were "Expecting value" and "list index out of range"."""
+    played = played_by(lambda request: answer, monkeypatch)
+    assert all(one.status == "failed" and words in one.error for one in played[:1])

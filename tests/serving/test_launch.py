@@ -1,10 +1,14 @@
 """A real engine is installed whole or not at all, and ends with everything it started."""
 
 import json
+import os
+import signal
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,16 +18,20 @@ from cua_lab.serving import launch
 from cua_lab.serving.launch import SGLANG, VLLM, EngineKind, environment_of, launched
 
 FAKE = """
-import argparse, subprocess, sys
+import argparse, json, os, signal, subprocess, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 parser = argparse.ArgumentParser()
-for flag in ("--model", "--host", "--max-model-len", "--die"):
+for flag in ("--model", "--host", "--max-model-len", "--die", "--deaf", "--served-model-name"):
     parser.add_argument(flag)
 parser.add_argument("--port", type=int)
-known = parser.parse_args()
+known, more = parser.parse_known_args()
 if known.die:
-    sys.exit("no such architecture")
+    print("ValueError: no such architecture")
+    print(*["leaked instance of a type"] * 50, sep="\\n")
+    sys.exit(1)
+if known.deaf:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 
 
@@ -31,7 +39,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(f"{known.model} {known.max_model_len} {child.pid}".encode())
+        said = {"data": [{"id": known.served_model_name}], "model": known.model, "child": child.pid}
+        said |= {"length": known.max_model_len, "more": more, "env": dict(os.environ)}
+        self.wfile.write(json.dumps(said).encode())
 
 
 HTTPServer((known.host, known.port), Handler).serve_forever()
@@ -67,6 +77,15 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
+def ended(pid: int) -> bool:
+    """A killed process may still be on the list of a busy machine for a moment."""
+    for _ in range(1000):
+        if not is_running(pid):
+            return True
+        time.sleep(0.01)
+    return False
+
+
 def is_running(pid: int) -> bool:
     """A zombie has ended, too."""
     try:
@@ -75,12 +94,10 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def ends(pid: int, patience_s: float = 60) -> bool:
-    """A process that was killed is gone when the kernel comes to it, on a busy machine later."""
-    deadline = time.monotonic() + patience_s
-    while is_running(pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not is_running(pid)
+def ask(url: str) -> dict[str, Any]:
+    """What the engine was started with."""
+    answer: dict[str, Any] = httpx.get(f"{url}/x", trust_env=False).json()
+    return answer
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
@@ -89,21 +106,120 @@ def test_an_engine_answers_inside_the_block_and_is_gone_after_it(
 ) -> None:
     said: list[str] = []
     with launched(fake, model, context_length=77, say=said.append) as engine:
-        where, length, child = httpx.get(f"{engine.url}/x").text.split()
-        assert (where, length) == (str(model), "77")
+        seen = ask(engine.url)
+        child = seen["child"]
+        assert (seen["model"], seen["length"]) == (str(model), "77")
         assert engine.url in said[-1]
+        assert "'model'" in said[-1], "requests must call it by a name"
         assert is_running(int(child))
     assert engine.process.poll() is not None
-    assert ends(int(child))
+    assert ended(int(child))
 
 
 def test_an_engine_that_dies_is_reported_with_its_last_words(fake: EngineKind, model: Path) -> None:
     """Not by waiting ten minutes for its health."""
     with (
-        pytest.raises(LabError, match=r"ended with status 1(.|\n)*no such architecture"),
+        pytest.raises(LabError, match=r"ended with status 1(.|\n)*no such architecture") as error,
         launched(fake, model, arguments=("--die", "yes"), say=lambda _: None),
     ):
         pass
+    assert "leaked" not in str(error.value)
+
+
+def test_a_port_in_use_is_refused_and_never_taken_for_the_engine(
+    fake: EngineKind, model: Path
+) -> None:
+    """ "vllm answers after 0 s" was said of another server, and that one was then evaluated."""
+    with launched(fake, model, say=lambda _: None) as other:
+        port = int(other.url.rsplit(":", 1)[1])
+        with (
+            pytest.raises(LabError, match=rf"cannot listen on 127\.0\.0\.1:{port}.*--port 0"),
+            launched(fake, model, port=port, say=lambda _: None),
+        ):
+            pass
+        assert other.process.poll() is None
+        someone = replace_url(other, model="another")
+        with pytest.raises(LabError, match="serves model, not 'another'"):
+            someone.wait_healthy(5)
+
+
+def replace_url(engine: launch.EngineProcess, *, model: str) -> launch.EngineProcess:
+    """A second engine that believes to be at the address of the first."""
+    return launch.EngineProcess(engine.kind, engine.url, engine.process, engine.log, model)
+
+
+def test_an_engine_is_seen_past_a_proxy_in_the_environment(
+    fake: EngineKind, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """unsloth#6752, omnigent#1977: a healthy engine on loopback was waited for and killed."""
+    for name in ("http_proxy", "all_proxy", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "socks5://127.0.0.1:9")
+    with launched(fake, model, say=lambda _: None) as engine:
+        assert engine.process.poll() is None
+
+
+def test_what_the_user_asks_for_reaches_the_engine_and_its_own_flags_come_last(
+    fake: EngineKind, model: Path
+) -> None:
+    kind = replace(fake, fixed=("--dtype=float32",))
+    options = {"max_batch": 7, "seed": 5, "threads": 3, "name": "tiny"}
+    with launched(kind, model, arguments=("--x", "1"), say=lambda _: None, **options) as engine:
+        seen = ask(engine.url)
+        assert engine.model == seen["data"][0]["id"] == "tiny"
+        assert seen["more"] == ["--max-num-seqs", "7", "--seed", "5", "--dtype=float32", "--x", "1"]
+        assert seen["env"]["OMP_NUM_THREADS"] == "3"
+
+
+@pytest.mark.parametrize("kind", [VLLM, SGLANG])
+def test_options_that_a_request_leaves_out_are_neutral_on_both_engines(kind: EngineKind) -> None:
+    """NeMo-RL#3497, ART#140, verl#7270: else a checkpoint's top_k of 1 samples one answer."""
+    neutral = {"vllm": "--generation-config=vllm", "sglang": "--sampling-defaults=openai"}
+    assert neutral[kind.name] in kind.fixed
+    assert "--dtype=float32" in kind.fixed
+
+
+def test_nothing_of_old_weights_outlives_a_push_to_sglang() -> None:
+    """sglang PR #36468 is open: a flush leaves the features of images where they are."""
+    assert dict(SGLANG.environment)["SGLANG_VLM_CACHE_SIZE_MB"] == "0"
+
+
+def test_each_start_has_a_log_of_its_own_and_the_oldest_go(
+    fake: EngineKind, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = launch.engines_home() / "logs"
+    folder.mkdir()
+    for number in range(launch.KEPT_LOGS + 3):
+        (folder / f"fake-2020010{number:02}.log").write_text("")
+    with launched(fake, model, say=lambda _: None) as engine:
+        assert engine.log.parent == folder
+        assert len(list(folder.iterdir())) == launch.KEPT_LOGS
+    assert engine.log.is_file()
+
+
+def test_a_second_ctrl_c_ends_an_engine_that_does_not_listen(fake: EngineKind, model: Path) -> None:
+    """It used to leave the engine running and to say "stopped"."""
+    said: list[str] = []
+    with launched(fake, model, arguments=("--deaf", "1"), say=said.append) as engine:
+        child = ask(engine.url)["child"]
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        engine.stop(patience_s=60, say=said.append)
+        assert engine.process.poll() is not None
+        assert ended(child)
+        assert "fake is ended" in said
+
+
+def test_a_start_that_takes_long_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "HEARTBEAT_S", 0.01)
+    said: list[str] = []
+    heard = threading.Event()
+
+    def say(text: str) -> None:
+        said.append(text)
+        heard.set()
+
+    with launch.heartbeat(say, "vllm is starting"):
+        assert heard.wait(30)
+    assert said[0].startswith("vllm is starting: ")
 
 
 def test_an_environment_that_was_not_finished_is_not_used(

@@ -1,0 +1,140 @@
+"""Episodes against a server outside the process: a `Worker` over a URL.
+
+The server knows neither rounds nor the policy's forbidden ids, so they go with every request; seeds
+go along too, and equal ones give equal tokens where the server honours them (vLLM does, sglang does
+not by itself). Invariant: every turn that says its weights was sampled under the engine's own.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from cua_lab.errors import LabError
+from cua_lab.play.ablation import OtherScreens, Screens
+from cua_lab.play.episode import Episode, play, play_slots
+from cua_lab.play.scripted import ScriptedPolicy, ScriptedTransport
+from cua_lab.play.worker import Plan
+from cua_lab.serving.continuation import ExactContinuation, continuation_of
+from cua_lab.serving.loopback import open_transport
+from cua_lab.serving.outside import OutsideEngine
+from cua_lab.serving.shim import ShimTransport
+
+if TYPE_CHECKING:
+    from cua_lab.play.agent import LabAgentConfig
+
+
+@dataclass(slots=True)
+class UrlWorker:
+    """Plays plans with a policy that a server of vLLM or sglang samples."""
+
+    engine: OutsideEngine
+    config: "LabAgentConfig"
+    runtime: Any
+    """A HUD runtime that places the tasks, such as `LocalRuntime(build)`."""
+    concurrency: int = 32
+    timeout_s: float = 120.0
+    """Of one episode, grading included."""
+    on_episode: Callable[[Episode], None] | None = None
+    exact: bool = False
+    """Whether later turns send the ids on record; sglang only."""
+    _continuation: ExactContinuation | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.exact and self.engine.dialect == "vllm":
+            raise LabError(
+                "agent.exact_continuation needs an engine that continues from ids: embedded or"
+                " sglang; vLLM's chat ignores them"
+            )
+        self._continuation = continuation_of(self.engine.policy) if self.exact else None
+        self.config = self.config.model_copy(update={"model": self.engine.name})
+
+    async def play(
+        self, plans: Sequence[Plan], *, screens: Callable[[Plan], Screens] | None = None
+    ) -> list[Episode]:
+        """The policy plays; episodes that a dead server cost are played again on a new one."""
+        episodes = await self._play_all(plans, screens)
+        lost = [index for index, episode in enumerate(episodes) if episode.status == "failed"]
+        if lost and self.engine.revive():
+            again = await self._play_all([plans[index] for index in lost], screens)
+            for index, episode in zip(lost, again, strict=True):
+                episodes[index] = episode
+        self._check_played(episodes)
+        return episodes
+
+    async def play_scripted(
+        self, plans: Sequence[Plan], player: Callable[[Plan], ScriptedPolicy]
+    ) -> list[Episode]:
+        """A function plays instead of a model."""
+        return await self._in_slots(
+            plans, lambda plan: self._one(plan, ScriptedTransport(player(plan)), tuple)
+        )
+
+    async def _play_all(
+        self, plans: Sequence[Plan], screens: Callable[[Plan], Screens] | None
+    ) -> list[Episode]:
+        def seated(plan: Plan) -> Any:
+            shim = self._shim(plan)
+            transport = OtherScreens(shim, screens(plan)) if screens else shim
+            return self._one(plan, transport, lambda: tuple(shim.turns))
+
+        return await self._in_slots(plans, seated)
+
+    async def _in_slots(
+        self, plans: Sequence[Plan], seated: Callable[[Plan], Any]
+    ) -> list[Episode]:
+        def run(plan: Plan) -> Callable[[int], Any]:
+            return lambda _: seated(plan)
+
+        return await play_slots(
+            [run(plan) for plan in plans], concurrency=self.concurrency, leave=lambda k: None
+        )
+
+    def _shim(self, plan: Plan) -> ShimTransport:
+        policy = self.engine.policy
+        return ShimTransport(
+            open_transport(self.engine.url),
+            dialect=self.engine.dialect,
+            seed=plan.seed,
+            vocab_size=policy.vocab_size,
+            stop_ids=frozenset(policy.stop_ids),
+            forbidden_ids=policy.forbidden_ids,
+            exact=self._continuation,
+        )
+
+    async def _one(
+        self, plan: Plan, transport: httpx.AsyncBaseTransport, turns: Callable[[], Any]
+    ) -> Episode:
+        episode = await play(
+            plan.task,
+            self.config,
+            transport,
+            runtime=self.runtime,
+            id=plan.id,
+            group=plan.group,
+            timeout_s=self.timeout_s,
+            turns=turns,
+            base_url=f"{self.engine.url}/v1/",
+        )
+        if self.on_episode is not None:
+            self.on_episode(episode)
+        return episode
+
+    def _check_played(self, episodes: Sequence[Episode]) -> None:
+        """Refuse a round that measures the server instead of the policy."""
+        failed = [episode for episode in episodes if episode.status == "failed"]
+        if episodes and len(failed) == len(episodes):
+            raise LabError(
+                f"all {len(failed)} episodes against {self.engine.url} failed; the first:"
+                f" {failed[0].error}"
+            )
+        wanted = self.engine.weight_version
+        for episode in episodes:
+            for number, turn in enumerate(episode.turns, 1):
+                if turn.weight_version not in (None, wanted):
+                    raise LabError(
+                        f"{self.engine.url} sampled turn {number} of episode {episode.id!r} under"
+                        f" the weights {turn.weight_version!r}, but {wanted!r} were pushed: does"
+                        " somebody else push to it?"
+                    )
