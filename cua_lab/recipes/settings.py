@@ -215,8 +215,15 @@ class SftSettings:
     check_from: Natural = 0
     """No look before this step: each plays episodes, and at first all of them fail."""
     check_episodes: Count = 64
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """Muon moves the hidden matrices, AdamW the rest: embeddings, head, norms, biases."""
+    muon_lr: Rate = 2e-2
+    """Of the hidden matrices, with `optimizer: muon`; it warms up and cools down as `lr` does."""
     player: dict[str, Any] = field(default_factory=dict)
     """Arguments of the scripted player, such as its noise."""
+    think: str | None = None
+    """What the player says before each call, by name: `pair` for 2048-near-win. None: it only
+    acts."""
 
     def config(self, seed: int) -> "SftConfig":
         """As the warm-up takes it."""
@@ -233,6 +240,8 @@ class SftSettings:
             grad_clip=self.grad_clip,
             stop_at=self.stop_at,
             check_every=self.check_every,
+            optimizer=self.optimizer,
+            muon_lr=self.muon_lr,
             seed=seed,
         )
 

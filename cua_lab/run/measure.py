@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from cua_lab.play.episode import Episode
+from cua_lab.play.reading import transcripts
 from cua_lab.stats import Estimate, estimate
 
 DIRECTIONS = ("up", "down", "left", "right")
@@ -34,6 +35,11 @@ class Measured:
     """Over valid `press` calls; `None` where nothing was pressed."""
     direction_shares: dict[str, float] | None
     """Of the arrow keys pressed."""
+    cells_read: Estimate | None = None
+    """Share of a screen's cells that the policy said right, over screens; `None` where it does not
+    say what it sees."""
+    screens_read: Estimate | None = None
+    """Of those screens, the share that was said without a mistake."""
     by_variant: dict[str, Estimate] | None = None
     """Success, or reward where there is no yes or no, of each variant of a task that has some."""
 
@@ -46,12 +52,17 @@ def measure(episodes: Sequence[Episode]) -> Measured:
     """Measure episodes that were graded."""
     graded = [episode for episode in episodes if episode.status != "failed"]
     actions = [action for episode in graded for action in episode.actions]
+    said = [found for episode in graded for found in transcripts(episode) if found is not None]
+    if not any(found.thought for found in said):
+        said = []  # a policy that only acts
     return Measured(
         reward=estimate(episode.reward for episode in graded),
         success=estimate(episode.success for episode in graded),
         valid_tool_calls=estimate(action.valid for action in actions),
         keys_per_turn=estimate(action.keys for action in actions if action.keys),
         direction_shares=_directions(episodes),
+        cells_read=estimate(found.share for found in said),
+        screens_read=estimate(found.exact for found in said),
         by_variant=_by_variant(graded),
     )
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cua_lab.demonstrators.recorder import Recorder
 from cua_lab.play.ablation import blank, screens_of
 from cua_lab.play.episode import Episode
+from cua_lab.play.reading import transcripts
 from cua_lab.play.worker import Plan, Worker
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import Measured, measure
@@ -213,6 +214,8 @@ class StageRun:
             "success": _mean(seen.success),
             "valid_tool_calls": _mean(seen.valid_tool_calls),
             "keys_per_turn": _mean(seen.keys_per_turn),
+            "cells_read": _mean(seen.cells_read),
+            "screens_read": _mean(seen.screens_read),
         }
         self.folder.append("metrics.jsonl", record | metrics.record(timing=False) | found)
         times = {"train_s": metrics.seconds, "step_s": perf_counter() - started}
@@ -421,9 +424,13 @@ def episode_record(episode: Episode, frames: Sequence[str] = ()) -> dict[str, An
                 "action": action.arguments or {},
                 "valid": action.valid,
                 "text": action.text,
+                "thought": action.thought,
+                "reading": None if read is None else read.reading,
                 "frame": frames[index] if index < len(frames) else None,
             }
-            for index, action in enumerate(episode.actions)
+            for index, (action, read) in enumerate(
+                zip(episode.actions, transcripts(episode), strict=True)
+            )
         ],
     }
 

@@ -206,7 +206,7 @@ def demonstrator_of(setup: StageContext) -> "Demonstrator":
             stage.tasks.template,
             scene_of(setup),
             variant.args,
-            stage.sft.player,
+            {**stage.sft.player, **({"think": stage.sft.think} if stage.sft.think else {})},
             space=stage.tool.coordinate_space,
             max_keys=stage.tool.max_keys_per_call,
             turns=stage.agent.max_turns,
