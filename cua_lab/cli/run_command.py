@@ -9,7 +9,12 @@ import typer
 from cua_lab.cli import app
 
 RUNS = Path("runs")
-ROWS = {"reward": "reward", "valid calls": "valid_tool_calls", "keys a turn": "keys_per_turn"}
+ROWS = {
+    "reward": "reward",
+    "valid calls": "valid_tool_calls",
+    "keys a turn": "keys_per_turn",
+    "screens read": "screens_read",
+}
 Set = Annotated[
     list[str] | None,
     typer.Option(
@@ -20,6 +25,7 @@ ABLATIONS = {
     "shuffled": "other screenshots",
     "blank": "blank screenshots",
     "random": "random play",
+    "blind": "the best fixed actions",
 }
 
 
@@ -79,7 +85,9 @@ def _show(summary: dict, path: Path) -> None:
     results = summary["tasks"].values()
     for label, key in ROWS.items():
         for when, words in (("before", "after warm-up"), ("after", "after GRPO")):
-            values = [_shown(result[f"{key}_{when}"]) for result in results]
+            values = [_shown(result.get(f"{key}_{when}")) for result in results]
+            if key == "screens_read" and set(values) == {"-"}:
+                continue
             table.add_row(f"{label}, {words}", *values, end_section=when == "after")
     for name in dict.fromkeys(name for result in results for name in result["ablations"]):
         values = [_shown(result["ablations"].get(name)) for result in results]

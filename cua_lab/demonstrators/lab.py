@@ -1,12 +1,16 @@
 """Scripted players for the lab's templates: demonstrations to warm up on, and random play.
 
-Every env package that a recipe trains on has this module with these two functions.
+Every env package that a recipe trains on has this module with these two functions, and with
+`best_blind` where the best fixed actions can be found by search.
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.envs.lab.blind import best_blind
 from cua_lab.errors import LabError
+
+__all__ = ["DEMONSTRATED", "best_blind", "demonstrator", "random_player"]
 
 if TYPE_CHECKING:
     from cua_lab.demonstrators.demos import Demonstrator as Demonstrator

@@ -51,7 +51,7 @@ def transcripts(episode: "Episode") -> tuple[Transcript | None, ...]:
 
     A screen is told by the number of keys that led to it.
     """
-    readings = episode.info.get("readings")
+    readings = (episode.info or {}).get("readings")
     found: list[Transcript | None] = []
     keys = 0
     for action in episode.actions:

@@ -306,8 +306,11 @@ class EvalSettings:
     every: Natural = 0
     """GRPO steps between evaluations on the way; 0 is none."""
     every_episodes: Count = 32
-    ablations: tuple[Literal["shuffled", "blank", "random"], ...] = ("shuffled", "blank", "random")
-    """The trained policy with other screenshots, and a policy that acts at random."""
+    ablations: tuple[Literal["shuffled", "blank", "random", "blind"], ...] = (
+        *("shuffled", "blank", "random"),
+    )
+    """The trained policy with other screenshots, a policy that acts at random, and `blind`: the
+    best fixed actions, found by search on other starts (templates of the lab and the browser)."""
 
 
 @dataclass(frozen=True, slots=True)

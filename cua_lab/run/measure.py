@@ -20,6 +20,8 @@ from cua_lab.stats import Estimate, estimate
 DIRECTIONS = ("up", "down", "left", "right")
 SIGMAS = 3.0
 """Standard errors by which two means must differ before the words say that they do."""
+FEW_VALID = 0.5
+"""Share of valid calls below which a policy does not act: what it would see is no question then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +112,32 @@ def describe_result(before: Measured, after: Measured, ablations: Mapping[str, M
             f" {after.keys_per_turn.mean:.1f} after"
             f"{_favourite(after.direction_shares)}."
         )
+    parts += _reads(before, after)
+    if after.valid_tool_calls and after.valid_tool_calls.mean < FEW_VALID:
+        return " ".join([_mute(after.valid_tool_calls), *parts])
     covered = {name: value(result) for name, result in ablations.items()}
     parts += _eyes(value(after), covered, plays=after.keys_per_turn is not None)
     return " ".join(parts)
+
+
+def _mute(valid: Estimate) -> str:
+    """First of all things: a policy that does not act was not measured at its task."""
+    share = "None" if valid.mean == 0 else f"Only {valid.mean:.0%}"
+    return (
+        f"{share} of its {valid.n} answers held a valid call: it does not act, and whether it looks"
+        " cannot be asked."
+    )
+
+
+def _reads(before: Measured, after: Measured) -> list[str]:
+    """What it says of the screen, beside what is on it."""
+    if not (after.screens_read and after.cells_read):
+        return []
+    start = f" ({before.screens_read.mean:.0%} before)" if before.screens_read else ""
+    return [
+        f"It says what it sees: {after.cells_read.mean:.1%} of the cells are right, and"
+        f" {after.screens_read.mean:.0%} of the screens without a mistake{start}."
+    ]
 
 
 def _change(what: str, before: Estimate | None, after: Estimate | None) -> str:
@@ -144,6 +169,8 @@ def _eyes(
     gap, noise = after.mean - best.mean, (after.se**2 + best.se**2) ** 0.5
     random = ablations.get("random")
     beside = f", random play {_shown(random)}" if random else ""
+    if blind := ablations.get("blind"):
+        beside += f", the best fixed actions {_shown(blind)}"
     if gap > SIGMAS * noise:
         return [f"It looks: the same policy gets {shown}{beside}."]
     if gap + SIGMAS * noise > after.mean / 2:

@@ -97,7 +97,9 @@ def _measured(record: dict[str, Any] | None) -> Measured | None:
     if record is None:
         return None
     plain = ("direction_shares", "by_variant")
-    estimates = {f.name: _estimate(record[f.name]) for f in fields(Measured) if f.name not in plain}
+    estimates = {
+        f.name: _estimate(record.get(f.name)) for f in fields(Measured) if f.name not in plain
+    }
     variants = record.get("by_variant")
     return Measured(
         **estimates,

@@ -8,7 +8,8 @@ run which was stopped anywhere goes on from there. Invariant: what a stage write
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -19,6 +20,7 @@ from cua_lab.demonstrators.recorder import Recorder
 from cua_lab.play.ablation import blank, screens_of
 from cua_lab.play.episode import Episode
 from cua_lab.play.reading import transcripts
+from cua_lab.play.scripted import in_turn
 from cua_lab.play.worker import Plan, Worker
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import Measured, measure
@@ -37,8 +39,9 @@ if TYPE_CHECKING:
     from cua_lab.stitching.sample import Sample
     from cua_lab.training.trainer import GRPOTrainer
 
-PICTURED = 6
-"""Episodes of each evaluation whose screenshots are kept for the film strips."""
+PICTURED = 16
+"""Start states whose screenshots are kept for the film strips, before and after: those first that
+were missed before, for they can have been learnt since."""
 
 
 @dataclass(slots=True)
@@ -280,7 +283,7 @@ class StageRun:
         plans = self.setup.fresh_plans("eval", self.setup.stage.eval.episodes)
         with self._episodes_bar(phase, len(plans)):
             episodes = await self._play(plans, part="eval")
-        self._record_episodes(episodes, phase, None, pictured=PICTURED)
+        self._record_episodes(episodes, phase, None, pictured=self._pictured(episodes, phase))
         self.seen = [episode.screenshots for episode in episodes if episode.screenshots]
         return measure(episodes)
 
@@ -290,6 +293,8 @@ class StageRun:
         with self._episodes_bar(name, len(plans)):
             if name == "random":
                 episodes = await self._play_random(plans)
+            elif name == "blind":
+                episodes = await self._play_blind(plans)
             elif name == "blank":
                 episodes = await self._play(plans, part="eval", screens=lambda _: blank)
             else:
@@ -334,6 +339,25 @@ class StageRun:
             ),
         )
 
+    async def _play_blind(self, plans: Sequence[Plan]) -> list[Episode]:
+        """The same best fixed actions in every episode."""
+        import importlib
+
+        stage = self.setup.stage
+        players = importlib.import_module(f"{stage.tasks.package}.players")
+        found = {
+            variant.name: players.best_blind(
+                stage.tasks.template,
+                variant.args,
+                max_keys=stage.tool.max_keys_per_call,
+                turns=stage.agent.max_turns,
+            ).actions
+            for variant in self.setup.variants
+        }
+        return await self.worker.play_scripted(
+            plans, lambda plan: in_turn(found[plan.task.slug or ""])
+        )
+
     # ─── shared ───────────────────────────────────────────────────────
 
     async def _play(
@@ -367,24 +391,45 @@ class StageRun:
         stage = self.setup.stage
         return {"stage": stage.name, "task": stage.tasks.template, "phase": phase, "step": step}
 
-    def _record_episodes(
-        self, episodes: Sequence[Episode], phase: str, step: int | None, *, pictured: int = 0
-    ) -> None:
-        left = dict.fromkeys(
-            (variant.name for variant in self.setup.variants), pictured // len(self.setup.variants)
+    def _pictured(self, episodes: Sequence[Episode], phase: str) -> set[str]:
+        """The same start states before and after, as many of each variant."""
+        frames = self.folder.path / "frames"
+        if phase == "eval_after":
+            found = {e.id for e in episodes if (frames / f"eval_before-{e.id}-0.png").exists()}
+            if found:
+                return found
+        room = dict.fromkeys(
+            (variant.name for variant in self.setup.variants), PICTURED // len(self.setup.variants)
         )
-        for episode in episodes:
-            left[episode.task] -= 1
-            frames = self._save_frames(episode, phase) if left[episode.task] >= 0 else []
-            self.folder.append(
-                "episodes.jsonl", self._record(phase, step) | episode_record(episode, frames)
-            )
+        chosen: set[str] = set()
+        for episode in sorted(episodes, key=_worth):
+            if room.get(episode.task, 0) > 0:
+                room[episode.task] -= 1
+                chosen.add(episode.id)
+        return chosen
 
-    def _save_frames(self, episode: Episode, phase: str) -> list[str]:
-        return [
+    def _record_episodes(
+        self,
+        episodes: Sequence[Episode],
+        phase: str,
+        step: int | None,
+        *,
+        pictured: Collection[str] = (),
+    ) -> None:
+        for episode in episodes:
+            frames, end = (
+                self._save_frames(episode, phase) if episode.id in pictured else ([], None)
+            )
+            record = episode_record(episode, frames, end)
+            self.folder.append("episodes.jsonl", self._record(phase, step) | record)
+
+    def _save_frames(self, episode: Episode, phase: str) -> tuple[list[str], str | None]:
+        """What each turn saw, and the screen after the last action, where there is one."""
+        frames = [
             self.folder.save_frame(f"{phase}-{episode.id}-{index}", png)
             for index, png in enumerate(episode.screenshots)
         ]
+        return frames, frames[-1] if len(frames) > len(episode.actions) else None
 
     @property
     def _checkpoints(self) -> Path:
@@ -409,8 +454,18 @@ class StageRun:
         self.progress.save(self.folder)
 
 
-def episode_record(episode: Episode, frames: Sequence[str] = ()) -> dict[str, Any]:
-    """An episode as a line of `episodes.jsonl`; `frames` are pictures of what each turn saw."""
+def _worth(episode: Episode) -> float:
+    """Misses first, then hits; failed episodes last."""
+    if episode.reward is None:
+        return math.inf
+    return episode.reward if episode.success is None else float(episode.success)
+
+
+def episode_record(
+    episode: Episode, frames: Sequence[str] = (), end: str | None = None
+) -> dict[str, Any]:
+    """An episode as a line of `episodes.jsonl`; `frames` are pictures of what each turn saw, `end`
+    of the screen after the last action."""
     return {
         "variant": episode.task,
         "group": episode.group,
@@ -419,6 +474,7 @@ def episode_record(episode: Episode, frames: Sequence[str] = ()) -> dict[str, An
         "success": episode.success,
         "status": episode.status,
         "error": episode.error,
+        "end": end,
         "turns": [
             {
                 "action": action.arguments or {},

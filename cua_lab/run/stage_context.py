@@ -111,6 +111,7 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
     from cua_lab.play.runtimes import make_runtime
 
     env = _env_module(stage.tasks.package)
+    _check_ablations(stage)
     agent = stage.agent
     config = LabAgentConfig(
         model="policy",
@@ -147,6 +148,17 @@ def _env_module(package: str) -> Any:
             f"tasks.package is {package!r}, but {error.name} cannot be imported;"
             " give a HUD env package such as cua_lab.envs.lab"
         ) from error
+
+
+def _check_ablations(stage: Stage) -> None:
+    if "blind" not in stage.eval.ablations:
+        return
+    players = importlib.import_module(f"{stage.tasks.package}.players")
+    if not hasattr(players, "best_blind"):
+        raise LabError(
+            f"eval.ablations of stage {stage.name!r}: nobody searches for the best fixed actions in"
+            f" {stage.tasks.package}; leave out blind"
+        )
 
 
 def _variants(env: Any, stage: Stage) -> tuple[Variant, ...]:

@@ -23,6 +23,8 @@ from cua_lab.stats import Estimate
 from cua_lab.viz.frames import Frame
 
 T = TypeVar("T")
+AFTERWARDS = "afterwards"
+"""Under the screen that the last action led to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,10 @@ class Step:
     grad_norm: float | None = None
     logprob_gap_max: float | None = None
     keys_per_turn: float | None = None
+    cells_read: float | None = None
+    """Share of the cells of a screen that the policy said right."""
+    screens_read: float | None = None
+    """Share of screens that it said without a mistake."""
     seconds: float | None = None
 
 
@@ -64,6 +70,10 @@ class TurnRow:
     keys: tuple[str, ...] = ()
     text: str = ""
     """What it said, raw."""
+    thought: str = ""
+    """What it said before its call."""
+    reading: str | None = None
+    """What a right transcript of the screen says; `None` where there is none."""
     frame: str | None = None
     """PNG of the screen it saw, relative to the run's folder."""
 
@@ -83,6 +93,8 @@ class EpisodeRow:
     success: bool | None = None
     status: str | None = None
     turns: tuple[TurnRow, ...] = ()
+    end: str | None = None
+    """PNG of the screen after the last action."""
 
     @property
     def pictured(self) -> bool:
@@ -101,6 +113,10 @@ class TaskSummary:
     valid_tool_calls_after: Estimate | None = None
     keys_per_turn_before: Estimate | None = None
     keys_per_turn_after: Estimate | None = None
+    cells_read_before: Estimate | None = None
+    cells_read_after: Estimate | None = None
+    screens_read_before: Estimate | None = None
+    screens_read_after: Estimate | None = None
     direction_shares_before: dict[str, float] | None = None
     direction_shares_after: dict[str, float] | None = None
     by_variant_before: dict[str, Estimate] = field(default_factory=dict)
@@ -146,11 +162,18 @@ class Run:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """In the order the run met them, but the one that proves vision comes first."""
+        """In the order the run met them, but those come first that say what they read, and then
+        the one that proves vision."""
         named = [step.task for step in self.steps] + [e.task for e in self.episodes]
         summarised = list(self.summary.tasks) if self.summary else []
         met = dict.fromkeys(summarised + named)
-        return tuple(sorted(met, key=lambda task: not task.startswith("targets")))
+        return tuple(
+            sorted(met, key=lambda task: (not self.reads(task), not task.startswith("targets")))
+        )
+
+    def reads(self, task: str) -> bool:
+        """Whether the policy says what is on the screen before it acts."""
+        return any(step.screens_read is not None for step in self.steps if step.task == task)
 
     def grpo(self, task: str) -> tuple[Step, ...]:
         return tuple(s for s in self.steps if s.task == task and s.phase == "grpo")
@@ -195,7 +218,11 @@ def episode_frames(
         action = {**turn.action, "keys": turn.keys} if turn.keys else turn.action
         if not turn.valid and not action:
             action = {"action": "no valid call"}
-        frames.append(Frame.of(picture, action, coordinate_space=coordinate_space))
+        frame = Frame.of(picture, action, coordinate_space=coordinate_space)
+        frames.append(frame.thinking(turn.thought, turn.reading))
+    if frames and episode.end is not None:
+        with Image.open(run.path / episode.end) as image:
+            frames.append(Frame(image.convert("RGB"), label=AFTERWARDS))
     return tuple(frames)
 
 
@@ -245,7 +272,10 @@ def _summary(record: Mapping[str, Any]) -> Summary:
 def _task(record: Mapping[str, Any]) -> TaskSummary:
     estimates = {
         name: _estimate(record.get(name))
-        for stem in ("reward", "success", "valid_tool_calls", "keys_per_turn")
+        for stem in (
+            *("reward", "success", "valid_tool_calls", "keys_per_turn"),
+            *("cells_read", "screens_read"),
+        )
         for name in (f"{stem}_before", f"{stem}_after")
     }
     tables = {

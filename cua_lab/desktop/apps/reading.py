@@ -4,7 +4,7 @@ A transcript has one letter or digit for each cell of the screen, in reading ord
 only separate. A thought is a transcript, and behind it what follows from it. Invariant: both are
 functions of the app's state, so that what a policy says of a screen can be marked cell by cell.
 
-2048: `0000/2302/0400/5044 43 44 row`. Each digit is a power of two (5 is 32) or 0 for an empty cell;
+2048: `0000/2302/0400/5044 43 44 row`. Each digit is a power of two (5 is 32), 0 an empty cell;
 then come the two cells that one key merges, each as its row and column, and the line that they
 share.
 """
