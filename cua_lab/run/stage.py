@@ -448,7 +448,12 @@ class StageRun:
         from cua_lab.dataset.prompt_format import asking_of
 
         config = self.setup.config
-        return asking_of(self.policy, system=config.system_prompt, actions=config.tool.actions)
+        return asking_of(
+            self.policy,
+            system=config.system_prompt,
+            tool=config.tool,
+            first_screenshot=config.first_screenshot,
+        )
 
     def _save(self) -> None:
         self.progress.save(self.folder)
