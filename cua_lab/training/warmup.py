@@ -117,9 +117,7 @@ def make_example(policy: "Policy", demo: Demo) -> SftExample:
 
 
 def _with_images(policy: "Policy", ids: list[int], images: Sequence["Image.Image"]) -> Example:
-    patches = [policy.vision.patchify(image) for image in images]
-    grids = np.concatenate([grid for _, grid in patches]) if patches else np.zeros((0, 3), np.int64)
-    pixels = np.concatenate([p for p, _ in patches]) if patches else np.zeros((0, 0), np.float32)
+    pixels, grids = policy.vision.patchify_all(images)
     counts = tokens_of(grids, policy.merge)
     return Example(expand_images(ids, counts, policy.image_token_id), pixels, grids)
 
