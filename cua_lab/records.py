@@ -68,6 +68,10 @@ class Step:
     valid_tool_calls: float | None = None
     """Share of 0..1."""
     keys_per_turn: float | None = None
+    cells_read: float | None = None
+    """Share of the cells of a screen that the policy said right."""
+    screens_read: float | None = None
+    """Share of screens that it said without a mistake."""
     seconds: float | None = None
     more: dict[str, Any] = field(default_factory=dict)
     """What a trainer measured that has no field here; on the line beside the others."""
@@ -82,6 +86,10 @@ class TurnRow:
     valid: bool | None = None
     text: str = ""
     """What it said, raw."""
+    thought: str = ""
+    """What it said before its call."""
+    reading: str | None = None
+    """What a right transcript of the screen says; `None` where there is none."""
     frame: str | None = None
     """PNG of the screen it saw, relative to the run's folder."""
     keys: tuple[str, ...] = ()
@@ -104,6 +112,8 @@ class EpisodeRow:
     status: str | None = None
     error: str | None = None
     turns: tuple[TurnRow, ...] = ()
+    end: str | None = None
+    """PNG of the screen after the last action."""
 
     @property
     def pictured(self) -> bool:
@@ -122,6 +132,10 @@ class TaskSummary:
     valid_tool_calls_after: Estimate | None = None
     keys_per_turn_before: Estimate | None = None
     keys_per_turn_after: Estimate | None = None
+    cells_read_before: Estimate | None = None
+    cells_read_after: Estimate | None = None
+    screens_read_before: Estimate | None = None
+    screens_read_after: Estimate | None = None
     direction_shares_before: dict[str, float] | None = None
     direction_shares_after: dict[str, float] | None = None
     by_variant_before: dict[str, Estimate] = field(default_factory=dict)
@@ -289,7 +303,10 @@ def _turn(record: Mapping[str, Any]) -> TurnRow:
 def _task(record: Mapping[str, Any]) -> TaskSummary:
     estimates = {
         name: read_estimate(record.get(name))
-        for stem in ("reward", "success", "valid_tool_calls", "keys_per_turn")
+        for stem in (
+            *("reward", "success", "valid_tool_calls", "keys_per_turn"),
+            *("cells_read", "screens_read"),
+        )
         for name in (f"{stem}_before", f"{stem}_after")
     }
     tables = {

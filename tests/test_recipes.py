@@ -13,6 +13,7 @@ from cua_lab.recipes import dump_recipe, load_recipe, parse_recipe, recipe_names
 from cua_lab.recipes.loader import FOLDER
 from cua_lab.run.stage_context import build_stage, demonstrator_of
 
+NAMES = ["2048-near-win", "2048-score", "browser-2048", "laptop", "miniwob", "smoke"]
 MINIMAL = """
 stages:
   - name: click
@@ -23,11 +24,21 @@ stages:
 
 
 def test_the_package_has_the_recipes_of_the_main_job():
-    assert set(recipe_names()) == {"smoke", "laptop", "miniwob", "browser-2048"}
-    for name in ("smoke", "laptop"):
+    assert set(recipe_names()) == set(NAMES)
+    for name, second in (("smoke", "game"), ("laptop", "reading")):
         recipe = load_recipe(name)
         assert recipe.name == name
-        assert [stage.name for stage in recipe.stages] == ["click", "game"]
+        assert [stage.name for stage in recipe.stages] == ["click", second]
+
+
+def test_a_policy_that_must_read_cannot_spend_keys_instead():
+    for name in ("laptop", "2048-near-win"):
+        stage = load_recipe(name).stage("reading")
+        assert stage.tool.max_keys_per_call == 1
+        assert stage.sft.think == "pair"
+        assert "blind" in stage.eval.ablations
+        assert demonstrator_of(build_stage(load_recipe(name), stage))(0).messages[2]["content"]
+    assert load_recipe("2048-near-win").stages == (load_recipe("laptop").stage("reading"),)
 
 
 def test_on_a_real_browser_screens_settle_and_no_more_play_than_one_process_may():
@@ -41,7 +52,7 @@ def test_on_a_real_browser_screens_settle_and_no_more_play_than_one_process_may(
             assert demonstrator_of(build_stage(recipe, stage))
 
 
-@pytest.mark.parametrize("name", ["smoke", "laptop", "miniwob", "browser-2048"])
+@pytest.mark.parametrize("name", NAMES)
 def test_what_a_recipe_resolves_to_loads_to_the_same(name):
     """A run keeps it as config.yaml: it must say everything, defaults included."""
     recipe = load_recipe(name, ["run.seed=7"])
@@ -50,7 +61,7 @@ def test_what_a_recipe_resolves_to_loads_to_the_same(name):
     assert yaml.safe_load(text)["stages"][0]["grpo"]["clip_high"] == 0.28
 
 
-@pytest.mark.parametrize("name", ["smoke", "laptop", "miniwob", "browser-2048"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_says_why(name):
     """Annotated: at least every fifth line carries a reason."""
     lines = (FOLDER / f"{name}.yaml").read_text().splitlines()
@@ -109,7 +120,7 @@ def test_a_small_number_may_be_written_as_people_do(written):
         (MINIMAL + "    grpo: 3", r"stages.game.grpo is 3; it is a section"),
         (MINIMAL + "    agent: {first_screenshot: 1}", r"is 1; expected true or false"),
         (MINIMAL + "    eval: {ablations: blind}", r"is 'blind'; expected a list"),
-        (MINIMAL + "    eval: {ablations: [blind]}", r"ablations.0 is 'blind'; expected one of"),
+        (MINIMAL + "    eval: {ablations: [blond]}", r"ablations.0 is 'blond'; expected one of"),
         (MINIMAL + "    tasks: {template: x}", r"line 7: 'tasks' is given twice"),
         ("stages: [{name: click}]", r"stages.click.tasks is missing"),
         ("stages: [{tasks: {}}]", r"missing and has no default"),
@@ -148,11 +159,13 @@ def test_a_recipe_of_your_own_is_given_by_its_file(tmp_path):
     assert load_recipe(path).name == "mine"
     with pytest.raises(LabError, match="there is no file"):
         load_recipe(tmp_path / "other.yaml")
-    with pytest.raises(LabError, match=r"no recipe 'mine'; there are browser-2048, laptop"):
+    with pytest.raises(
+        LabError, match=r"no recipe 'mine'; there are 2048-near-win, 2048-score, browser"
+    ):
         load_recipe("mine")
 
 
-@pytest.mark.parametrize("name", ["smoke", "laptop", "miniwob", "browser-2048"])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_room_takes_its_settings(name):
     """A number that no room accepts would be found out in the middle of a run."""
     for stage in load_recipe(name).stages:

@@ -37,7 +37,7 @@ def test_without_slugs_every_public_task_is_minted() -> None:
 def test_arguments_are_overridden_and_the_others_kept() -> None:
     (row,) = mint(LAB, slugs=["2048-near-win-64"], args={"seed": 7, "turns": 1})
     args = row["metadata"]["hud_task"]["args"]
-    assert args == {"seed": 7, "tile": 64, "merges": 1, "turns": 1}
+    assert args == {"seed": 7, "tile": 64, "merges": 2, "turns": 1}
 
 
 def test_a_group_is_a_run_of_equal_rows() -> None:

@@ -26,14 +26,14 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from cua_lab.engine.engine import Engine
+from cua_lab.play.worker import Worker
 from cua_lab.recipes import load_recipe
+from cua_lab.run.stage_context import build_stage, demonstrator_of, new_policy
 from cua_lab.stitching.codec import codec_from_tokenizer
+from cua_lab.stitching.episode_images import episode_images
 from cua_lab.stitching.sample import Sample, samples_of
 from cua_lab.stitching.stitch import stitch
-from cua_lab.stitching.episode_images import episode_images
-from cua_lab.play.worker import Worker
-from cua_lab.run.stage_context import demonstrator_of, new_policy, build_stage
-from cua_lab.engine.engine import Engine
 from cua_lab.training.trainer import GRPOTrainer
 from tools.floors import ROOT, read_floors
 

@@ -228,6 +228,7 @@ async def _tasks(
         model=target.model,
         system_prompt=asked.system,
         tool=tool,
+        first_screenshot=asked.first_screenshot,
         max_steps=turns[0],
         completion_kwargs={"temperature": turns[1], "max_tokens": 512}
         | ({"extra_body": {"return_token_ids": True}} if target.policy is not None else {}),

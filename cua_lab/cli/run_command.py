@@ -14,7 +14,12 @@ from cua_lab.recipes.loader import FOLDER, about, changes, load_recipe, recipe_n
 if TYPE_CHECKING:
     from cua_lab.recipes import Recipe
 
-ROWS = {"reward": "reward", "valid calls": "valid_tool_calls", "keys a turn": "keys_per_turn"}
+ROWS = {
+    "reward": "reward",
+    "valid calls": "valid_tool_calls",
+    "keys a turn": "keys_per_turn",
+    "screens read": "screens_read",
+}
 Set = Annotated[
     list[str] | None,
     typer.Option(
@@ -25,6 +30,7 @@ ABLATIONS = {
     "shuffled": "other screenshots",
     "blank": "blank screenshots",
     "random": "random play",
+    "blind": "the best fixed actions",
 }
 DEFAULT = "laptop"
 
@@ -126,7 +132,9 @@ def _show(summary: dict, path: Path) -> None:
     results = summary["tasks"].values()
     for label, key in ROWS.items():
         for when, words in (("before", "after warm-up"), ("after", "after GRPO")):
-            values = [_shown(result[f"{key}_{when}"]) for result in results]
+            values = [_shown(result.get(f"{key}_{when}")) for result in results]
+            if key == "screens_read" and set(values) == {"-"}:
+                continue
             table.add_row(f"{label}, {words}", *values, end_section=when == "after")
     for name in dict.fromkeys(name for result in results for name in result["ablations"]):
         values = [_shown(result["ablations"].get(name)) for result in results]

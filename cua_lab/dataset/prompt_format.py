@@ -30,6 +30,15 @@ if TYPE_CHECKING:
 
 FILE = "asking.json"
 PolicySpace = Literal["0-1000", "pixels"]
+LIMITS = ToolConfig()
+TOOL_FIELDS = (
+    "max_keys_per_call",
+    "max_text_chars",
+    "max_scroll_clicks",
+    "max_wait_s",
+    "screenshot_width",
+)
+"""Besides space and actions, what of a tool changes a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,14 @@ class PromptFormat:
     actions: tuple[str, ...] = ACTIONS
     geometry: "Geometry | None" = None
     """How images are resized; needed with `pixels` only."""
+    max_keys_per_call: int = LIMITS.max_keys_per_call
+    max_text_chars: int = LIMITS.max_text_chars
+    max_scroll_clicks: int = LIMITS.max_scroll_clicks
+    max_wait_s: float = LIMITS.max_wait_s
+    """The tool's limits: the schema in every prompt names them, and a small policy that is asked
+    with another number than it was trained with says no valid call."""
+    screenshot_width: int | None = None
+    first_screenshot: bool = True
 
     def __post_init__(self) -> None:
         if self.space == "pixels" and self.geometry is None:
@@ -52,7 +69,8 @@ class PromptFormat:
 
     @property
     def config(self) -> ToolConfig:
-        return ToolConfig(actions=self.actions, coordinate_space=self.space)
+        limits = {name: getattr(self, name) for name in TOOL_FIELDS}
+        return ToolConfig(actions=self.actions, coordinate_space=self.space, **limits)
 
     def view(self, size: Size) -> View:
         """A screenshot of this size as the policy measures it."""
@@ -124,7 +142,8 @@ class PromptFormat:
 
 
 def load_asking(path: str | Path) -> PromptFormat:
-    """From a file, or from the folder of an exported checkpoint."""
+    """From a file, or from the folder of an exported checkpoint; what an older file does not say
+    has the tool's default."""
     from cua_lab.policy.vision import Geometry
 
     file = Path(path, FILE) if Path(path).is_dir() else Path(path)
@@ -138,13 +157,22 @@ def load_asking(path: str | Path) -> PromptFormat:
 
 
 def asking_of(
-    policy: "Policy", *, system: str | None = None, actions: tuple[str, ...] | None = None
+    policy: "Policy",
+    *,
+    system: str | None = None,
+    actions: tuple[str, ...] | None = None,
+    tool: ToolConfig | None = None,
+    first_screenshot: bool = True,
 ) -> PromptFormat:
-    """What suits a policy: its own space and, for pixels, its own way to resize."""
+    """What suits a policy: its own space and, for pixels, its own way to resize. All else is the
+    `tool` that it was trained with, or, without one, the tool's defaults with these `actions`."""
     pixels = policy.coordinate_space == "pixels"
+    tool = tool or ToolConfig(actions=actions or ACTIONS)
     return PromptFormat(
         space="pixels" if pixels else "0-1000",
         system=system,
-        actions=actions or ACTIONS,
+        actions=tool.actions,
         geometry=policy.vision.geometry if pixels else None,
+        first_screenshot=first_screenshot,
+        **{name: getattr(tool, name) for name in TOOL_FIELDS},
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cua_lab.demonstrators import lab
 from cua_lab.demonstrators.lab import random_player
+from cua_lab.envs.lab.blind import best_blind
 from cua_lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from cua_lab.demonstrators.demos import Demonstrator as Demonstrator
     from cua_lab.desktop.chromium import ChromiumDesktop
 
-__all__ = ["demonstrator", "random_player"]
+__all__ = ["best_blind", "demonstrator", "random_player"]
 
 
 class RecordedGame:

@@ -105,11 +105,11 @@ class _Conversation:
         self._messages[-1]["content"].append({"type": "image"})
         self._images.append(screen.copy())
 
-    def call(self, arguments: dict[str, Any]) -> None:
+    def call(self, arguments: dict[str, Any], thought: str = "") -> None:
         number = sum(1 for message in self._messages if message["role"] == "assistant")
         function = {"name": "computer", "arguments": arguments}
         call = {"id": f"call_{number}", "type": "function", "function": function}
-        self._messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+        self._messages.append({"role": "assistant", "content": thought, "tool_calls": [call]})
 
     def result(self, screen: Image.Image) -> None:
         call = self._messages[-1]["tool_calls"][0]["id"]
@@ -226,6 +226,61 @@ class GamePlayer:
         while count < self.longest // 2 and rng.random() < 1 - 1 / self.mean_keys:
             count += 1
         return count
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingPlayer:
+    """2048 from a near-win board: says what it reads, then presses one key.
+
+    What it says is always right; the key is often random, so that GRPO has something to find: with
+    0.6 the demonstrator itself wins every second board of two merges.
+    """
+
+    scene: PromptContext
+    task: str
+    """The task's text, as the env words it."""
+    tile: int = 64
+    merges: int = 2
+    width: int = 128
+    height: int = 128
+    think: str | None = "pair"
+    """A name among `reading.BOARD_THOUGHTS`; None: it only acts."""
+    random_keys: float = 0.6
+    """Share of keys that come from nowhere; the others push along the line that was named."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        from cua_lab.desktop.apps.reading import BOARD_THOUGHTS
+
+        if self.think is not None and self.think not in BOARD_THOUGHTS:
+            raise LabError(
+                f"think is {self.think!r}; a player of 2048 says {', '.join(BOARD_THOUGHTS)}"
+            )
+        if not 0 <= self.random_keys <= 1:
+            raise LabError(f"random_keys is {self.random_keys}; expected a share from 0 to 1")
+
+    def __call__(self, index: int) -> Demo:
+        from cua_lab.desktop.apps.game2048 import Game2048
+        from cua_lab.desktop.apps.reading import BOARD_THOUGHTS, board_thought, keys_along
+
+        rng = random.Random(f"reading {self.seed} {index}")
+        app = Game2048(
+            self.width,
+            self.height,
+            near_win=self.tile,
+            near_win_merges=self.merges,
+            seed=rng.randrange(2**31),
+        )
+        talk = _Conversation(self.scene, self.task, app.draw())
+        for turn in range(self.merges):
+            if turn:
+                talk.result(app.draw())
+            thought = board_thought(app.board)
+            key = rng.choice(KEYS if rng.random() < self.random_keys else keys_along(thought))
+            said = BOARD_THOUGHTS[self.think](app.board) if self.think else ""
+            talk.call({"action": "press", "keys": [key]}, said)
+            app.push(key)  # type: ignore[arg-type]
+        return talk.demo()
 
 
 def demo_stream(player: Demonstrator, count: int, seed: int) -> Iterator[Demo]:

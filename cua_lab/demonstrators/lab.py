@@ -1,19 +1,23 @@
 """Scripted players for the lab's templates: demonstrations to warm up on, and random play.
 
-Every env package that a recipe trains on has this module with these two functions.
+Every env package that a recipe trains on has this module with these two functions, and with
+`best_blind` where the best fixed actions can be found by search.
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.envs.lab.blind import best_blind
 from cua_lab.errors import LabError
+
+__all__ = ["DEMONSTRATED", "best_blind", "demonstrator", "random_player"]
 
 if TYPE_CHECKING:
     from cua_lab.demonstrators.demos import Demonstrator as Demonstrator
     from cua_lab.demonstrators.demos import PromptContext
     from cua_lab.play.scripted import ScriptedPolicy
 
-DEMONSTRATED = ("targets-click", "2048-score")
+DEMONSTRATED = ("targets-click", "2048-score", "2048-near-win")
 
 
 def demonstrator(
@@ -31,7 +35,8 @@ def demonstrator(
 
     `options` are the recipe's arguments of the player, such as its noise.
     """
-    from cua_lab.demonstrators.demos import ClickPlayer, GamePlayer
+    from cua_lab.demonstrators.demos import ClickPlayer, GamePlayer, ReadingPlayer
+    from cua_lab.envs.lab.env import near_win_prompt
 
     size = {name: args[name] for name in ("width", "height") if name in args}
     try:
@@ -51,6 +56,17 @@ def demonstrator(
             task = "Play 2048 with the arrow keys. Get a high score."
             limits = {"max_keys": max_keys} | dict(options)
             return GamePlayer(scene, task, turns=turns, seed=seed, **size, **limits)
+        if template == "2048-near-win":
+            tile, merges = args.get("tile", 64), args.get("merges", 2)
+            if turns < merges:
+                raise LabError(
+                    f"a demonstration of 2048-near-win takes one key a turn, {merges} turns;"
+                    f" max_turns is {turns}"
+                )
+            task = near_win_prompt(tile, merges)
+            return ReadingPlayer(
+                scene, task, tile=tile, merges=merges, seed=seed, **size, **options
+            )
     except TypeError as error:
         raise LabError(
             f"sft.player for {template}: {error}; see cua_lab.demonstrators.demos"

@@ -42,6 +42,8 @@ class Action:
     """The model's words, or the tool's complaint."""
     screenshot: bytes | None
     """PNG after the action; `None` where nothing was executed."""
+    thought: str = ""
+    """What the model said: before its call, or instead of one."""
 
     @property
     def keys(self) -> int:
@@ -185,7 +187,8 @@ def _action(answer: "AgentStep", results: "list[ToolStep]") -> Action:
     complete = bool(calls) and len(results) == len(calls) and not errors
     shown = results[-1] if results else None
     text = "".join(_texts(shown)) if shown else answer.content or ""
-    return Action(arguments, finished or complete, text, _last_image(shown))
+    thought = answer.content or ""
+    return Action(arguments, finished or complete, text, _last_image(shown), thought)
 
 
 def _texts(step: "ToolStep") -> list[str]:

@@ -7,7 +7,7 @@ and carries no token ids, so that it can be measured but never trained on.
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -67,5 +67,15 @@ def random_keys(seed: int, keys_per_turn: float, at_most: int) -> ScriptedPolicy
         count = max(1, int(whole) + (random.random() < rest))
         keys = [random.choice(("up", "down", "left", "right")) for _ in range(count)]
         return {"action": "press", "keys": keys}
+
+    return player
+
+
+def in_turn(calls: Sequence[dict[str, Any]]) -> ScriptedPolicy:
+    """Fixed calls, one a turn, whatever is on the screen; `finish` when they are used up."""
+
+    def player(messages: Messages) -> dict[str, Any]:
+        turn = sum(message["role"] == "assistant" for message in messages)
+        return calls[turn] if turn < len(calls) else {"action": "finish"}
 
     return player

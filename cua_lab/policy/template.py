@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cua_lab.errors import LabError
+from cua_lab.policy.pieces import pieces_of
 
 Message = dict[str, Any]
 ROLES = ("system", "user", "assistant", "tool")
@@ -60,7 +61,7 @@ def render(
 
 def encode(tokenizer: Any, text: str) -> list[int]:
     """Ids of `text`, special tokens recognised and none added."""
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    return pieces_of(tokenizer).encode(text)
 
 
 def expand_images(ids: Sequence[int], counts: Sequence[int], image_token_id: int) -> list[int]:

@@ -240,8 +240,15 @@ class SftSettings:
     check_from: Natural = 0
     """No look before this step: each plays episodes, and at first all of them fail."""
     check_episodes: Count = 64
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """Muon moves the hidden matrices, AdamW the rest: embeddings, head, norms, biases."""
+    muon_lr: Rate = 2e-2
+    """Of the hidden matrices, with `optimizer: muon`; it warms up and cools down as `lr` does."""
     player: dict[str, Any] = field(default_factory=dict)
     """Arguments of the scripted player, such as its noise."""
+    think: str | None = None
+    """What the player says before each call, by name: `pair` for 2048-near-win. None: it only
+    acts."""
 
     def config(self, seed: int) -> "SftConfig":
         """As the warm-up takes it."""
@@ -258,6 +265,8 @@ class SftSettings:
             grad_clip=self.grad_clip,
             stop_at=self.stop_at,
             check_every=self.check_every,
+            optimizer=self.optimizer,
+            muon_lr=self.muon_lr,
             seed=seed,
         )
 
@@ -322,8 +331,11 @@ class EvalSettings:
     every: Natural = 0
     """GRPO steps between evaluations on the way; 0 is none."""
     every_episodes: Count = 32
-    ablations: tuple[Literal["shuffled", "blank", "random"], ...] = ("shuffled", "blank", "random")
-    """The trained policy with other screenshots, and a policy that acts at random."""
+    ablations: tuple[Literal["shuffled", "blank", "random", "blind"], ...] = (
+        *("shuffled", "blank", "random"),
+    )
+    """The trained policy with other screenshots, a policy that acts at random, and `blind`: the
+    best fixed actions, found by search on other starts (templates of the lab and the browser)."""
 
 
 @dataclass(frozen=True, slots=True)

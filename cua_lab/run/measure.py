@@ -14,11 +14,14 @@ from operator import attrgetter
 from typing import Any
 
 from cua_lab.play.episode import Episode
+from cua_lab.play.reading import transcripts
 from cua_lab.stats import Estimate, estimate
 
 DIRECTIONS = ("up", "down", "left", "right")
 SIGMAS = 3.0
 """Standard errors by which two means must differ before the words say that they do."""
+FEW_VALID = 0.5
+"""Share of valid calls below which a policy does not act: what it would see is no question then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,11 @@ class Measured:
     """Over valid `press` calls; `None` where nothing was pressed."""
     direction_shares: dict[str, float] | None
     """Of the arrow keys pressed."""
+    cells_read: Estimate | None = None
+    """Share of a screen's cells that the policy said right, over screens; `None` where it does not
+    say what it sees."""
+    screens_read: Estimate | None = None
+    """Of those screens, the share that was said without a mistake."""
     by_variant: dict[str, Estimate] | None = None
     """Success, or reward where there is no yes or no, of each variant of a task that has some."""
 
@@ -46,12 +54,17 @@ def measure(episodes: Sequence[Episode]) -> Measured:
     """Measure episodes that were graded."""
     graded = [episode for episode in episodes if episode.status != "failed"]
     actions = [action for episode in graded for action in episode.actions]
+    said = [found for episode in graded for found in transcripts(episode) if found is not None]
+    if not any(found.thought for found in said):
+        said = []  # a policy that only acts
     return Measured(
         reward=estimate(episode.reward for episode in graded),
         success=estimate(episode.success for episode in graded),
         valid_tool_calls=estimate(action.valid for action in actions),
         keys_per_turn=estimate(action.keys for action in actions if action.keys),
         direction_shares=_directions(episodes),
+        cells_read=estimate(found.share for found in said),
+        screens_read=estimate(found.exact for found in said),
         by_variant=_by_variant(graded),
     )
 
@@ -99,9 +112,32 @@ def describe_result(before: Measured, after: Measured, ablations: Mapping[str, M
             f" {after.keys_per_turn.mean:.1f} after"
             f"{_favourite(after.direction_shares)}."
         )
+    parts += _reads(before, after)
+    if after.valid_tool_calls and after.valid_tool_calls.mean < FEW_VALID:
+        return " ".join([_mute(after.valid_tool_calls), *parts])
     covered = {name: value(result) for name, result in ablations.items()}
     parts += _eyes(value(after), covered, plays=after.keys_per_turn is not None)
     return " ".join(parts)
+
+
+def _mute(valid: Estimate) -> str:
+    """First of all things: a policy that does not act was not measured at its task."""
+    share = "None" if valid.mean == 0 else f"Only {valid.mean:.0%}"
+    return (
+        f"{share} of its {valid.n} answers held a valid call: it does not act, and whether it looks"
+        " cannot be asked."
+    )
+
+
+def _reads(before: Measured, after: Measured) -> list[str]:
+    """What it says of the screen, beside what is on it."""
+    if not (after.screens_read and after.cells_read):
+        return []
+    start = f" ({before.screens_read.mean:.0%} before)" if before.screens_read else ""
+    return [
+        f"It says what it sees: {after.cells_read.mean:.1%} of the cells are right, and"
+        f" {after.screens_read.mean:.0%} of the screens without a mistake{start}."
+    ]
 
 
 def _change(what: str, before: Estimate | None, after: Estimate | None) -> str:
@@ -133,6 +169,8 @@ def _eyes(
     gap, noise = after.mean - best.mean, (after.se**2 + best.se**2) ** 0.5
     random = ablations.get("random")
     beside = f", random play {_shown(random)}" if random else ""
+    if blind := ablations.get("blind"):
+        beside += f", the best fixed actions {_shown(blind)}"
     if gap > SIGMAS * noise:
         return [f"It looks: the same policy gets {shown}{beside}."]
     if gap + SIGMAS * noise > after.mean / 2:

@@ -135,7 +135,7 @@ def _measured(record: dict[str, Any] | None) -> Measured | None:
     names = [f.name for f in fields(Measured) if f.name not in plain]
     variants = record.get("by_variant")
     return Measured(
-        **{name: read_estimate(record[name]) for name in names},
+        **{name: read_estimate(record.get(name)) for name in names},
         direction_shares=record["direction_shares"],
         by_variant=variants
         and {name: known for name, found in variants.items() if (known := read_estimate(found))},

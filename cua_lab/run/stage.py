@@ -9,7 +9,8 @@ run which was stopped anywhere goes on from there. Invariant: what a stage write
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -22,6 +23,8 @@ from cua_lab.demonstrators.recorder import Recorder
 from cua_lab.errors import LabError
 from cua_lab.play.ablation import blank, screens_of
 from cua_lab.play.episode import Episode
+from cua_lab.play.reading import transcripts
+from cua_lab.play.scripted import in_turn
 from cua_lab.play.worker import Plan
 from cua_lab.records import (
     EpisodeRow,
@@ -51,8 +54,9 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 """Size and digest of each file of a warm-up."""
-PICTURED = 6
-"""Episodes of each evaluation whose screenshots are kept for the film strips."""
+PICTURED = 16
+"""Start states whose screenshots are kept for the film strips, before and after: those first that
+were missed before, for they can have been learnt since."""
 
 
 @dataclass(slots=True)
@@ -220,6 +224,8 @@ class StageRun:
             "success": _mean(seen.success),
             "valid_tool_calls": _mean(seen.valid_tool_calls),
             "keys_per_turn": _mean(seen.keys_per_turn),
+            "cells_read": _mean(seen.cells_read),
+            "screens_read": _mean(seen.screens_read),
         }
         line = make_step(record | metrics.record(timing=False) | found)
         self.folder.append("metrics.jsonl", step_record(line))
@@ -285,7 +291,7 @@ class StageRun:
         plans = self.setup.fresh_plans("eval", self.setup.stage.eval.episodes)
         with self._episodes_bar(phase, len(plans)):
             episodes = await self._play(plans, part="eval")
-        self._record_episodes(episodes, phase, None, pictured=PICTURED)
+        self._record_episodes(episodes, phase, None, pictured=self._pictured(episodes, phase))
         self.seen = [episode.screenshots for episode in episodes if episode.screenshots]
         return measure(episodes)
 
@@ -295,6 +301,8 @@ class StageRun:
         with self._episodes_bar(name, len(plans)):
             if name == "random":
                 episodes = await self._play_random(plans)
+            elif name == "blind":
+                episodes = await self._play_blind(plans)
             elif name == "blank":
                 episodes = await self._play(plans, part="eval", screens=lambda _: blank)
             else:
@@ -337,6 +345,23 @@ class StageRun:
             ),
         )
 
+    async def _play_blind(self, plans: Sequence[Plan]) -> list[Episode]:
+        """The same best fixed actions in every episode."""
+        stage = self.setup.stage
+        players = players_of(self.setup.package)
+        found = {
+            variant.name: players.best_blind(
+                stage.tasks.template,
+                variant.args,
+                max_keys=stage.tool.max_keys_per_call,
+                turns=stage.agent.max_turns,
+            ).actions
+            for variant in self.setup.variants
+        }
+        return await self.worker.play_scripted(
+            plans, lambda plan: in_turn(found[plan.task.slug or ""])
+        )
+
     # ─── shared ───────────────────────────────────────────────────────
 
     async def _play(
@@ -370,23 +395,45 @@ class StageRun:
         stage = self.setup.stage
         return {"stage": stage.name, "task": stage.tasks.template, "phase": phase, "step": step}
 
-    def _record_episodes(
-        self, episodes: Sequence[Episode], phase: str, step: int | None, *, pictured: int = 0
-    ) -> None:
-        left = dict.fromkeys(
-            (variant.name for variant in self.setup.variants), pictured // len(self.setup.variants)
+    def _pictured(self, episodes: Sequence[Episode], phase: str) -> set[str]:
+        """The same start states before and after, as many of each variant."""
+        frames = self.folder.path / "frames"
+        if phase == "eval_after":
+            found = {e.id for e in episodes if (frames / f"eval_before-{e.id}-0.png").exists()}
+            if found:
+                return found
+        room = dict.fromkeys(
+            (variant.name for variant in self.setup.variants), PICTURED // len(self.setup.variants)
         )
+        chosen: set[str] = set()
+        for episode in sorted(episodes, key=_worth):
+            if room.get(episode.task, 0) > 0:
+                room[episode.task] -= 1
+                chosen.add(episode.id)
+        return chosen
+
+    def _record_episodes(
+        self,
+        episodes: Sequence[Episode],
+        phase: str,
+        step: int | None,
+        *,
+        pictured: Collection[str] = (),
+    ) -> None:
         for episode in episodes:
-            left[episode.task] -= 1
-            frames = self._save_frames(episode, phase) if left[episode.task] >= 0 else []
-            row = episode_row(episode, frames, **self._record(phase, step))
+            frames, end = (
+                self._save_frames(episode, phase) if episode.id in pictured else ([], None)
+            )
+            row = episode_row(episode, frames, end, **self._record(phase, step))
             self.folder.append("episodes.jsonl", episode_row_record(row))
 
-    def _save_frames(self, episode: Episode, phase: str) -> list[str]:
-        return [
+    def _save_frames(self, episode: Episode, phase: str) -> tuple[list[str], str | None]:
+        """What each turn saw, and the screen after the last action, where there is one."""
+        frames = [
             self.folder.save_frame(f"{phase}-{episode.id}-{index}", png)
             for index, png in enumerate(episode.screenshots)
         ]
+        return frames, frames[-1] if len(frames) > len(episode.actions) else None
 
     @property
     def _checkpoints(self) -> Path:
@@ -410,22 +457,36 @@ class StageRun:
         from cua_lab.dataset.prompt_format import asking_of
 
         config = self.setup.config
-        return asking_of(self.policy, system=config.system_prompt, actions=config.tool.actions)
+        return asking_of(
+            self.policy,
+            system=config.system_prompt,
+            tool=config.tool,
+            first_screenshot=config.first_screenshot,
+        )
 
     def _save(self) -> None:
         self.progress.save(self.folder)
 
 
+def _worth(episode: Episode) -> float:
+    """Misses first, then hits; failed episodes last."""
+    if episode.reward is None:
+        return math.inf
+    return episode.reward if episode.success is None else float(episode.success)
+
+
 def episode_row(
     episode: Episode,
     frames: Sequence[str] = (),
+    end: str | None = None,
     *,
     stage: str,
     task: str,
     phase: str,
     step: int | None,
 ) -> EpisodeRow:
-    """An episode as a line of `episodes.jsonl`; `frames` are pictures of what each turn saw."""
+    """An episode as a line of `episodes.jsonl`; `frames` are pictures of what each turn saw, `end`
+    of the screen after the last action."""
     return EpisodeRow(
         task=task,
         phase=phase,
@@ -438,14 +499,19 @@ def episode_row(
         success=episode.success,
         status=episode.status,
         error=episode.error,
+        end=end,
         turns=tuple(
             TurnRow(
                 action=dict(action.arguments or {}),
                 valid=action.valid,
                 text=action.text,
+                thought=action.thought,
+                reading=None if read is None else read.reading,
                 frame=frames[index] if index < len(frames) else None,
             )
-            for index, action in enumerate(episode.actions)
+            for index, (action, read) in enumerate(
+                zip(episode.actions, transcripts(episode), strict=True)
+            )
         ),
     )
 

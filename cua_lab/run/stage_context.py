@@ -114,6 +114,7 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
     from cua_lab.play.runtimes import make_runtime
 
     package = env_package(stage.tasks.package)
+    _check_ablations(package, stage)
     agent = stage.agent
     config = LabAgentConfig(
         model="policy",
@@ -141,6 +142,16 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
         ),
         package=package,
     )
+
+
+def _check_ablations(package: EnvPackage, stage: Stage) -> None:
+    if "blind" not in stage.eval.ablations:
+        return
+    if not hasattr(players_of(package), "best_blind"):
+        raise LabError(
+            f"eval.ablations of stage {stage.name!r}: nobody searches for the best fixed actions in"
+            f" {package.source}; leave out blind"
+        )
 
 
 def _variants(package: EnvPackage, stage: Stage) -> tuple[Variant, ...]:
@@ -200,7 +211,7 @@ def demonstrator_of(setup: StageContext) -> "Demonstrator":
             stage.tasks.template,
             scene_of(setup),
             variant.args,
-            stage.sft.player,
+            {**stage.sft.player, **({"think": stage.sft.think} if stage.sft.think else {})},
             space=stage.tool.coordinate_space,
             max_keys=stage.tool.max_keys_per_call,
             turns=stage.agent.max_turns,

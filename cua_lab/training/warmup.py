@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -68,6 +68,9 @@ class SftConfig:
     stop_at: float | None = None
     """Cool down and stop once `check` says at least this."""
     check_every: int = 25
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    muon_lr: float = 2e-2
+    """Of the hidden matrices, with Muon."""
     seed: int = 0
 
 
@@ -114,9 +117,7 @@ def make_example(policy: "Policy", demo: Demo) -> SftExample:
 
 
 def _with_images(policy: "Policy", ids: list[int], images: Sequence["Image.Image"]) -> Example:
-    patches = [policy.vision.patchify(image) for image in images]
-    grids = np.concatenate([grid for _, grid in patches]) if patches else np.zeros((0, 3), np.int64)
-    pixels = np.concatenate([p for p, _ in patches]) if patches else np.zeros((0, 0), np.float32)
+    pixels, grids = policy.vision.patchify_all(images)
     counts = tokens_of(grids, policy.merge)
     return Example(expand_images(ids, counts, policy.image_token_id), pixels, grids)
 
@@ -161,7 +162,7 @@ class SftSteps:
 
     def __iter__(self) -> Iterator[SftMetrics]:
         config = self._config
-        optimizer = make_optimizer(self._policy, config)
+        optimizers = make_optimizers(self._policy, config)
         demos = demo_stream(self._player, config.demonstrations, config.seed)
 
         def examples() -> list[SftExample]:
@@ -172,19 +173,20 @@ class SftSteps:
             while self._step < self._last:
                 self._step += 1
                 started = time.perf_counter()
-                set_rate(optimizer, self._rate())
+                for optimizer, lr in zip(optimizers, (config.lr, config.muon_lr), strict=False):
+                    set_rate(optimizer, lr * self._share())
                 following = ahead.submit(examples) if self._step < self._last else None
-                metrics = sft_step(self._policy, optimizer, batch, config, self._step)
+                metrics = sft_step(self._policy, optimizers, batch, config, self._step)
                 if following is not None:
                     batch = following.result()  # before the caller plays with the policy
                 yield replace(metrics, seconds=time.perf_counter() - started)
 
-    def _rate(self) -> float:
-        """Up over `warmup_steps`, flat, down over the last `cooldown_steps`."""
+    def _share(self) -> float:
+        """Of the full rate: up over `warmup_steps`, flat, down over the last `cooldown_steps`."""
         config = self._config
         up = self._step / max(1, config.warmup_steps)
         down = (self._last - self._step + 1) / (config.cooldown_steps + 1)
-        return config.lr * min(1.0, up, down)
+        return min(1.0, up, down)
 
 
 def sft_steps(policy: "Policy", player: Demonstrator, config: SftConfig) -> SftSteps:
@@ -222,20 +224,41 @@ def sft(
     return history
 
 
-def make_optimizer(policy: "Policy", config: SftConfig) -> torch.optim.AdamW:
-    """AdamW, fused: 1 ms a step instead of 6.
+def make_optimizers(policy: "Policy", config: SftConfig) -> tuple[torch.optim.Optimizer, ...]:
+    """AdamW for everything, or Muon for the hidden matrices and AdamW for the rest.
 
-    A beta2 of .95 forgets the first, large gradients soon. In the one pair of runs compared (175
-    steps on clicks, seed 0) 98% of the sampled calls were valid, against 92% with .999, and vision
-    emerged 50 steps earlier.
+    AdamW, fused: 1 ms a step instead of 6. A beta2 of .95 forgets the first, large gradients soon.
+    In the one pair of runs compared (175 steps on clicks, seed 0) 98% of the sampled calls were
+    valid, against 92% with .999, and vision emerged 50 steps earlier.
     """
-    return torch.optim.AdamW(
-        policy.model.parameters(),
+    parameters = [p for p in policy.model.parameters() if p.requires_grad]
+    hidden = hidden_matrices(policy.model) if config.optimizer == "muon" else []
+    taken = set(map(id, hidden))
+    adamw = torch.optim.AdamW(
+        [p for p in parameters if id(p) not in taken],
         lr=config.lr,
         betas=(0.9, 0.95),
         weight_decay=config.weight_decay,
         fused=True,
     )
+    if not hidden:
+        return (adamw,)
+    return adamw, torch.optim.Muon(hidden, lr=config.muon_lr, weight_decay=config.weight_decay)
+
+
+def hidden_matrices(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """The weights of linear layers between embedding and head: what Muon is for.
+
+    Source: Jordan et al., Muon (2024): embeddings, heads, norms and biases stay with AdamW.
+    """
+    linear = {
+        f"{name}.weight" for name, m in model.named_modules() if isinstance(m, torch.nn.Linear)
+    }
+    return [
+        parameter
+        for name, parameter in model.named_parameters()
+        if name in linear and "lm_head" not in name and parameter.requires_grad
+    ]
 
 
 def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
@@ -246,7 +269,7 @@ def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 def sft_step(
     policy: "Policy",
-    optimizer: torch.optim.Optimizer,
+    optimizers: Sequence[torch.optim.Optimizer],
     batch: Sequence[SftExample],
     config: SftConfig,
     step: int,
@@ -254,17 +277,18 @@ def sft_step(
     """One update on one batch."""
     started = time.perf_counter()
     loss, tokens = sft_loss(policy, batch)
-    optimizer.zero_grad(set_to_none=True)
+    policy.model.zero_grad(set_to_none=True)
     loss.backward()
     norm = torch.nn.utils.clip_grad_norm_(policy.model.parameters(), config.grad_clip)
-    optimizer.step()
+    for optimizer in optimizers:
+        optimizer.step()
     return SftMetrics(
         step=step,
         loss=float(loss.detach()),
         tokens=tokens,
         sequence_tokens=sum(len(item.example.ids) for item in batch),
         grad_norm=float(norm),
-        lr=optimizer.param_groups[0]["lr"],
+        lr=optimizers[0].param_groups[0]["lr"],
         seconds=time.perf_counter() - started,
     )
 

@@ -51,6 +51,8 @@ PANELS = (
           upper=lambda s: s.ratio_max),
     Panel("Groups that teach nothing", "share with equal rewards", zero_variance_share, share=True),
 )  # fmt: skip
+READS = Panel("Screens read", "share said without a mistake", lambda s: s.screens_read, share=True)
+"""Beside the others where a policy says what it sees."""
 
 
 def curves(run: Run | str | Path, *, title: str | None = None) -> "Figure":

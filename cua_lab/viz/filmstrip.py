@@ -17,6 +17,9 @@ CELL = 224
 GAP = 14
 CAPTION = 50
 PAPER, INK, RULE = (251, 251, 249), (17, 17, 17), (140, 144, 152)
+MISREAD = (196, 24, 24)
+THOUGHT_LINE = 18
+"""Pixels a line of a thought."""
 
 
 def filmstrip(
@@ -34,21 +37,51 @@ def filmstrip(
     rows = -(-len(frames) // columns)
     top = GAP + (30 if title else 0)
     height = max(_fit(frame.image).height for frame in frames)
-    strip = Image.new(
-        "RGB",
-        (GAP + columns * (CELL + GAP), top + rows * (height + CAPTION + GAP)),
-        PAPER,
-    )
+    said = THOUGHT_LINE * max(len(thought_lines(frame.thought)) for frame in frames)
+    step = height + said + CAPTION + GAP
+    strip = Image.new("RGB", (GAP + columns * (CELL + GAP), top + rows * step), PAPER)
     draw = ImageDraw.Draw(strip)
     if title:
         draw.text((GAP, GAP - 2), title, fill=INK, font=_font(17))
     for index, frame in enumerate(frames):
         x = GAP + index % columns * (CELL + GAP)
-        y = top + index // columns * (height + CAPTION + GAP)
+        y = top + index // columns * step
         strip.paste(marked(frame), (x, y))
         draw.rectangle((x - 1, y - 1, x + CELL, y + _fit(frame.image).height), outline=RULE)
-        _caption(draw, (x, y + height + 5), index, frame)
+        _thought(draw, (x, y + height + 5), frame)
+        _caption(draw, (x, y + height + said + 5), index, frame)
     return strip
+
+
+def thought_lines(thought: str) -> list[list[tuple[int, str]]]:
+    """A thought as lines of (place, character): one for each row of a transcript, and one for what
+    follows from it."""
+    lines: list[list[tuple[int, str]]] = [[]]
+    words = thought.find(" ")
+    for at, character in enumerate(thought):
+        if character == "/" or at == words:
+            lines.append([])
+        else:
+            lines[-1].append((at, character))
+    return lines if thought else []
+
+
+def _thought(draw: ImageDraw.ImageDraw, at: tuple[float, float], frame: Frame) -> None:
+    """What it said; a misread cell is red, underlined, with what is on the screen behind it."""
+    there = dict(frame.misread)
+    font = _font(14, mono=True)
+    for row, line in enumerate(thought_lines(frame.thought)):
+        x, y = at[0], at[1] + row * THOUGHT_LINE
+        for place, character in line:
+            wrong = place in there
+            draw.text((x, y), character, fill=MISREAD if wrong else INK, font=font)
+            width = draw.textlength(character, font=font)
+            if wrong:
+                draw.line((x, y + 16, x + width, y + 16), fill=MISREAD, width=2)
+                note = f"({there[place]})"
+                draw.text((x + width, y), note, fill=MISREAD, font=font)
+                width += draw.textlength(note, font=font)
+            x += width
 
 
 def marked(frame: Frame) -> Image.Image:
@@ -112,8 +145,9 @@ def _wrap(draw: ImageDraw.ImageDraw, text: str, width: int, *, limit: int) -> li
 
 
 @cache
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+def _font(size: int, mono: bool = False) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     """Matplotlib's DejaVu Sans: the same glyphs on every machine."""
     from matplotlib import get_data_path
 
-    return ImageFont.truetype(f"{get_data_path()}/fonts/ttf/DejaVuSans.ttf", size)
+    name = "DejaVuSansMono" if mono else "DejaVuSans"
+    return ImageFont.truetype(f"{get_data_path()}/fonts/ttf/{name}.ttf", size)

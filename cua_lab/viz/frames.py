@@ -7,10 +7,12 @@ frame can be drawn at any size whatever coordinate space the model speaks.
 import base64
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from PIL import Image
+
+from cua_lab.play.reading import Transcript, transcripts
 
 SPACE_UNITS = {"0-1000": 1000.0, "0-1": 1.0}
 """Coordinate spaces that do not depend on the screen, and the value that means its far edge."""
@@ -33,6 +35,10 @@ class Frame:
     """The keys it pressed, in order."""
     label: str = ""
     """The action in a few words, e.g. `click (435, 210)`."""
+    thought: str = ""
+    """What it said before."""
+    misread: tuple[tuple[int, str], ...] = ()
+    """Places of the thought that say something else than the screen, and what is there."""
 
     def __post_init__(self) -> None:
         if self.point is not None and not all(0.0 <= v <= 1.0 for v in self.point):
@@ -55,6 +61,13 @@ class Frame:
         point = action_point(action, image.size, coordinate_space)
         return cls(image=image, point=point, keys=keys, label=action_label(action))
 
+    def thinking(self, thought: str, reading: str | None) -> "Frame":
+        """The same with a thought, marked against what a right transcript says."""
+        wrong = () if reading is None else Transcript(thought, reading).wrong
+        return replace(
+            self, thought=thought, misread=tuple((at, (reading or "")[at]) for at in wrong)
+        )
+
 
 def frames_of(episode: Any, *, coordinate_space: str = "0-1000") -> tuple[Frame, ...]:
     """The frames of a `cua_lab.play.episode.Episode`, in the order its prompts show them.
@@ -63,11 +76,14 @@ def frames_of(episode: Any, *, coordinate_space: str = "0-1000") -> tuple[Frame,
     first screen, the first action has none. An answer without a call is labelled with its words.
     """
     skipped = max(0, len(episode.actions) - len(episode.screenshots))
-    actions = [*episode.actions[skipped:]]
-    actions += [None] * (len(episode.screenshots) - len(actions))
+    told = list(zip(episode.actions, transcripts(episode), strict=True))[skipped:]
+    told += [(None, None)] * (len(episode.screenshots) - len(told))
     return tuple(
-        _frame(Image.open(io.BytesIO(png)), action, coordinate_space)
-        for png, action in zip(episode.screenshots, actions, strict=True)
+        _frame(Image.open(io.BytesIO(png)), action, coordinate_space).thinking(
+            action.thought if action is not None and action.arguments is not None else "",
+            None if transcript is None else transcript.reading,
+        )
+        for png, (action, transcript) in zip(episode.screenshots, told, strict=True)
     )
 
 

@@ -6,6 +6,7 @@
       "name": str, "reward": number | null, "status": str | null,
       "ids":         [int, ...],                       all tokens of the stitched sequence
       "mask":        [[start, end], ...],              runs of trained tokens, absolute positions
+      "thoughts":    [[start, end], ...],              what a policy said before its call, likewise
       "segments":    [[role, start, end, turn, weights | null], ...],  tile ids exactly
       "values":      {"logprob" | "entropy" | "ratio" | "advantage": [number | null, ...]},
                      one entry for each TRAINED token, in order; null or an absent key: not measured
@@ -27,6 +28,8 @@ from cua_lab.errors import LabError
 from cua_lab.viz.frames import Frame, png_uri
 
 ROLES = ("prompt", "policy", "scaffold", "image", "resynced")
+CALL = "<tool_call>"
+"""The token that opens a call, in Qwen's templates and in the lab's."""
 VALUES = ("logprob", "entropy", "ratio", "advantage")
 
 Numbers = float | Sequence[float | None] | None
@@ -142,6 +145,7 @@ def _member(
         "status": getattr(member, "status", None),
         "ids": ids,
         "mask": _runs(trained),
+        "thoughts": _thoughts(ids, segments, vocab),
         "segments": segments,
         "values": values,
         "divergences": [_divergence(d, codec, segments) for d in stitched.divergences],
@@ -181,6 +185,18 @@ def _runs(positions: Sequence[int]) -> list[list[int]]:
             runs[-1][1] = position + 1
         else:
             runs.append([position, position + 1])
+    return runs
+
+
+def _thoughts(
+    ids: Sequence[int], segments: Sequence[Sequence[Any]], vocab: Mapping[str, str]
+) -> list[list[int]]:
+    """Each policy segment up to its call; a segment without a call is no thought but an answer."""
+    runs = []
+    for role, start, end, *_ in segments:
+        call = next((i for i in range(start, end) if vocab[str(ids[i])] == CALL), end)
+        if role == "policy" and start < call < end:
+            runs.append([start, call])
     return runs
 
 

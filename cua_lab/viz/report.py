@@ -15,7 +15,7 @@ from typing import Any
 
 from cua_lab.records import Step, Summary, TaskSummary
 from cua_lab.viz import page
-from cua_lab.viz.curves import PANELS, Panel, series
+from cua_lab.viz.curves import PANELS, READS, Panel, series
 from cua_lab.viz.report_parts import (
     MISSING,
     figure,
@@ -90,9 +90,9 @@ def _head(run: Run) -> str:
 
 
 def _by_success(task: str) -> bool:
-    """Clicks are judged by whether they hit, pages by whether they are solved; other tasks by
-    their reward."""
-    return task.startswith(("targets", "miniwob"))
+    """Clicks are judged by whether they hit, pages and near wins by whether they are solved; other
+    tasks by their reward."""
+    return task.startswith(("targets", "miniwob", "2048-near-win", "todo"))
 
 
 def _card(task: str, result: TaskSummary) -> str:
@@ -116,14 +116,27 @@ def _task(run: Run, task: str) -> str:
     result = _summary(run, task)
     learnt = f'<p class="learnt">{escape(result.learnt)}</p>' if result.learnt else ""
     panels = [panel for panel in PANELS if panel.title in PROVES]
+    panels += [READS] if run.reads(task) else []
     return (
         f"<h2>{escape(task)}</h2>{learnt}"
+        f"{_opening(run, task)}"
         f"<h3>Before and after GRPO</h3>{_before_after(result)}"
         f"<h3>Learning curves</h3>{_charts(run, panels, [task])}"
         f"<h3>Does it look? The trained policy with its eyes covered</h3>{_ablations(task, result)}"
         f"{_directions(result)}"
-        f"<h3>Film strips</h3>{strips(run, task)}"
     )
+
+
+def _opening(run: Run, task: str) -> str:
+    """What it does, before any number: screen, thought, action, next screen."""
+    how = ""
+    if run.reads(task):
+        how = (
+            "<p>It says the screen before it acts: a digit for each cell in reading order (5 is the"
+            " tile 2<sup>5</sup> = 32, 0 an empty cell), then what follows from it. A cell that it"
+            " misread is marked, with what is there in brackets.</p>"
+        )
+    return f"<h3>What it does</h3>{how}{strips(run, task)}"
 
 
 def _before_after(result: TaskSummary) -> str:
@@ -134,6 +147,8 @@ def _before_after(result: TaskSummary) -> str:
             ("success", "success"),
             ("valid tool calls", "valid_tool_calls"),
             ("keys a turn", "keys_per_turn"),
+            ("cells read right", "cells_read"),
+            ("screens read without a mistake", "screens_read"),
         )
         if getattr(result, f"{stem}_before") or getattr(result, f"{stem}_after")
     ]
@@ -153,7 +168,12 @@ def _ablations(task: str, result: TaskSummary) -> str:
     covered = result.ablations_success if use_success else result.ablations
     trained = result.success_after if use_success else result.reward_after
     before = result.success_before if use_success else result.reward_before
-    names = {"shuffled": "others' screens", "blank": "blank screens", "random": "random actions"}
+    names = {
+        "shuffled": "others' screens",
+        "blank": "blank screens",
+        "random": "random actions",
+        "blind": "best fixed actions",
+    }
     bars = [Bar("as trained", trained, 0)] if trained else []
     bars += [Bar(names.get(key, key), value, 1) for key, value in covered.items()]
     bars += [Bar("before GRPO", before, 2)] if before else []
@@ -245,12 +265,18 @@ def _numbers(summary: Summary) -> str:
 
 
 def _seconds(summary: Summary) -> str:
-    total = summary.seconds.get("total")
+    """Shares of the work: parts of two processes overlap, and of the wall time they would be more
+    than all."""
+    parts = {name: value for name, value in summary.seconds.items() if name != "total"}
+    work, total = sum(parts.values()), summary.seconds.get("total")
     rows = [
-        [name, number(value, "s", 1), f"{100 * value / total:.0f} %" if total else MISSING]
-        for name, value in summary.seconds.items()
+        [name, number(value, "s", 1), f"{100 * value / work:.0f} %" if work else MISSING]
+        for name, value in parts.items()
     ]
-    return table(["seconds per part", "", "share"], rows) if rows else ""
+    if total is not None:
+        beside = ": parts ran side by side" if work > total * 1.01 else ""
+        rows.append([f"wall time{beside}", number(total, "s", 1), ""])
+    return table(["seconds per part", "", "share of the work"], rows) if rows else ""
 
 
 def _tokens(run: Run) -> str:

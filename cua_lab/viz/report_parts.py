@@ -5,17 +5,20 @@ run is escaped here. Cells given to `table` are trusted markup, made by these fu
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from cua_lab.records import EpisodeRow
 from cua_lab.stats import Estimate
+from cua_lab.viz.filmstrip import thought_lines
 from cua_lab.viz.frames import Frame, key_summary, png_uri
-from cua_lab.viz.runfiles import Run, episode_frames
+from cua_lab.viz.runfiles import AFTERWARDS, Run, episode_frames
 
 MISSING = '<span class="missing">not measured</span>'
 STRIP_FRAMES = 6
+STRIP_PAIRS = 2
+"""Start states of a task with several turns: a strip before and one after for each."""
 PHASES = (("eval_before", "After the warm-up"), ("eval_after", "After GRPO"))
 
 
@@ -69,20 +72,91 @@ def ledger(tokens: Mapping[str, Any]) -> str:
 
 
 def strips(run: Run, task: str) -> str:
-    """Film strips before and after; one-turn episodes share a strip."""
-    blocks = []
-    for phase, title in PHASES:
-        episodes = run.pictured(task, phase)
-        if not episodes:
-            blocks.append(f"<p>{title}: {MISSING}</p>")
-        elif all(len(e.turns) == 1 for e in episodes):
-            frames = [(frame, _outcome(e)) for e in episodes for frame in episode_frames(run, e)]
-            blocks.append(_strip(f"{title}, {len(frames[:STRIP_FRAMES])} episodes", frames))
-        else:
-            for e in episodes[:2]:
-                frames = [(frame, f"turn {i}") for i, frame in enumerate(episode_frames(run, e))]
-                blocks.append(_strip(f"{title}: {_outcome(e)}", frames))
+    """Film strips of the same start states before and after: those first that were missed before
+    and hit after. One-turn episodes share a strip."""
+    before, after = ({e.episode: e for e in run.pictured(task, phase)} for phase, _ in PHASES)
+    if not before.keys() & after.keys():
+        return _half(run, before, after)
+    pairs = [(before[name], after[name]) for name in before if name in after]
+    chosen = sorted(pairs, key=_teaches)  # stable: the order of the run among equals
+    blocks = [_told(run, task)]
+    if all(len(e.turns) == 1 for pair in pairs for e in pair):
+        shown_pairs = chosen[:STRIP_FRAMES]
+        for index, (_, title) in enumerate(PHASES):
+            frames = [
+                (episode_frames(run, pair[index])[0], _outcome(pair[index])) for pair in shown_pairs
+            ]
+            blocks.append(_strip(f"{title}, {len(frames)} episodes", frames))
+    else:
+        for number, pair in enumerate(chosen[:STRIP_PAIRS], 1):
+            for (_, title), episode in zip(PHASES, pair, strict=True):
+                frames = list(_turn_notes(episode_frames(run, episode)))
+                blocks.append(
+                    _strip(f"Start {number}, {title.lower()}: {_outcome(episode)}", frames)
+                )
     return "".join(blocks)
+
+
+def _half(
+    run: Run,
+    before: Mapping[str | None, EpisodeRow],
+    after: Mapping[str | None, EpisodeRow],
+) -> str:
+    """What a run shows that has not ended."""
+    blocks = []
+    for (_, title), episodes in zip(PHASES, (before, after), strict=True):
+        blocks += [] if episodes else [f"<p>{title}: {MISSING}</p>"]
+        for episode in list(episodes.values())[:2]:
+            frames = list(_turn_notes(episode_frames(run, episode)))
+            blocks.append(_strip(f"{title}: {_outcome(episode)}", frames))
+    return "".join(blocks)
+
+
+def _turn_notes(frames: Sequence[Frame]) -> Iterator[tuple[Frame, str]]:
+    for index, frame in enumerate(frames):
+        yield frame, "" if frame.label == AFTERWARDS else f"turn {index}"
+
+
+def _value(episode: EpisodeRow) -> float:
+    """Success where there is one, else the reward."""
+    if episode.success is not None:
+        return float(episode.success)
+    return 0.0 if episode.reward is None else episode.reward
+
+
+def _teaches(pair: tuple[EpisodeRow, EpisodeRow]) -> tuple[bool, float]:
+    """Gained most first; a pair that lost stands before one that stayed the same."""
+    gain = _value(pair[1]) - _value(pair[0])
+    return gain <= 0, -abs(gain)
+
+
+def _told(run: Run, task: str) -> str:
+    """How many of each kind there are, over all fresh episodes and not those with pictures."""
+    before, after = (
+        {e.episode: e for e in run.episodes if e.task == task and e.phase == phase}
+        for phase, _ in PHASES
+    )
+    both = [(before[name], after[name]) for name in before if name in after]
+    hits = [
+        (bool(b.success), bool(a.success)) for b, a in both if None not in (b.success, a.success)
+    ]
+    if not hits:
+        better = sum(_value(a) > _value(b) for b, a in both)
+        worse = sum(_value(a) < _value(b) for b, a in both)
+        return (
+            f"<p>Of {len(both)} starts {better} earned more after GRPO than before, {worse} less"
+            f" and {len(both) - better - worse} the same; those are shown that gained most.</p>"
+        )
+    kinds = {
+        pair: hits.count(pair)
+        for pair in ((False, True), (True, False), (True, True), (False, False))
+    }
+    return (
+        f"<p>Of {len(hits)} starts {kinds[False, True]} were missed before GRPO and hit after,"
+        f" {kinds[True, False]} the other way round, {kinds[True, True]} hit both times and"
+        f" {kinds[False, False]} missed both times. Those that were missed and then hit are shown"
+        " first.</p>"
+    )
 
 
 def _outcome(episode: EpisodeRow) -> str:
@@ -101,12 +175,32 @@ def _strip(title: str, frames: Sequence[tuple[Frame, str]]) -> str:
 
 def _cell(frame: Frame, note: str) -> str:
     action = f"press {key_summary(frame.keys)}" if frame.keys else frame.label or "no action"
-    said = f"{escape(action)}<br>{escape(note)}"
+    if frame.label == AFTERWARDS:
+        action = "and then"
+    said = f"{_said(frame)}{escape(action)}<br>{escape(note)}"
     width, height = frame.image.size
     alt = escape(f"screenshot; {action}", quote=True)
     picture = f'<img src="{png_uri(frame.image)}" alt="{alt}" width="{width}" height="{height}">'
     mark = _cross(frame.point, width, height) if frame.point else ""
     return figure(f'<div class="shot">{picture}{mark}</div>', said)
+
+
+def _said(frame: Frame) -> str:
+    """The thought, a line for each row of the screen; a misread cell is marked, with what is there
+    behind it."""
+    if not frame.thought:
+        return ""
+    there = dict(frame.misread)
+    lines = (
+        "".join(
+            f"<mark>{escape(character)}<small>({escape(there[at])})</small></mark>"
+            if at in there
+            else escape(character)
+            for at, character in line
+        )
+        for line in thought_lines(frame.thought)
+    )
+    return f'<code class="thought">{"<br>".join(lines)}</code>'
 
 
 def _cross(point: tuple[float, float], width: int, height: int) -> str:

@@ -30,6 +30,9 @@ from cua_lab.records import (
 )
 from cua_lab.viz.frames import Frame
 
+AFTERWARDS = "afterwards"
+"""Under the screen that the last action led to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -45,11 +48,18 @@ class Run:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """In the order the run met them, but the one that proves vision comes first."""
+        """In the order the run met them, but those come first that say what they read, and then
+        the one that proves vision."""
         named = [step.task for step in self.steps] + [e.task for e in self.episodes]
         summarised = list(self.summary.tasks) if self.summary else []
         met = dict.fromkeys(summarised + named)
-        return tuple(sorted(met, key=lambda task: not task.startswith("targets")))
+        return tuple(
+            sorted(met, key=lambda task: (not self.reads(task), not task.startswith("targets")))
+        )
+
+    def reads(self, task: str) -> bool:
+        """Whether the policy says what is on the screen before it acts."""
+        return any(step.screens_read is not None for step in self.steps if step.task == task)
 
     def grpo(self, task: str) -> tuple[Step, ...]:
         return tuple(s for s in self.steps if s.task == task and s.phase == "grpo")
@@ -94,5 +104,9 @@ def episode_frames(
         action = {**turn.action, "keys": turn.keys} if turn.keys else turn.action
         if not turn.valid and not action:
             action = {"action": "no valid call"}
-        frames.append(Frame.of(picture, action, coordinate_space=coordinate_space))
+        frame = Frame.of(picture, action, coordinate_space=coordinate_space)
+        frames.append(frame.thinking(turn.thought, turn.reading))
+    if frames and episode.end is not None:
+        with Image.open(run.path / episode.end) as image:
+            frames.append(Frame(image.convert("RGB"), label=AFTERWARDS))
     return tuple(frames)

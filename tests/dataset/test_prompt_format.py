@@ -1,11 +1,15 @@
 """Asking: the same words for training and measuring, and points that survive the way there."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from cua_lab.computer.config import ToolConfig
+from cua_lab.computer.schema import tool_schema
 from cua_lab.dataset.grounding import from_row
-from cua_lab.dataset.prompt_format import PromptFormat, load_asking
+from cua_lab.dataset.prompt_format import PromptFormat, asking_of, load_asking
 from cua_lab.errors import LabError
 from cua_lab.policy.vision import QWEN2_5_VL
 
@@ -90,3 +94,31 @@ def test_a_folder_remembers_how_its_policy_is_asked(tmp_path) -> None:
     (tmp_path / "asking.json").write_text("{}")
     with pytest.raises(LabError, match="cannot be read"):
         load_asking(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_keys_per_call": 1},
+        {"max_scroll_clicks": 5},
+        {"max_wait_s": 1.0},
+        {"actions": ("press",)},
+        {"screenshot_width": 64},
+        {"coordinate_space": "0-1000"},
+    ],
+)
+def test_all_of_a_tool_that_changes_its_schema_is_remembered(tmp_path, change) -> None:
+    """A policy trained with one key a call and asked with the default said no valid call."""
+    tool = replace(ToolConfig(coordinate_space="0-1000"), **change)
+    policy = SimpleNamespace(coordinate_space="0-1000", vision=None)
+    asking_of(policy, tool=tool, first_screenshot=False).save(tmp_path)
+    again = load_asking(tmp_path)
+    assert again.tools((128, 128)) == [tool_schema(tool, (128, 128))]
+    assert again.config.screenshot_width == tool.screenshot_width
+    assert again.first_screenshot is False
+
+
+def test_a_file_of_before_that_is_read_with_the_tools_defaults(tmp_path) -> None:
+    old = {"space": "0-1000", "system": "Use it.", "actions": ["click"], "geometry": None}
+    (tmp_path / "asking.json").write_text(json.dumps(old))
+    assert load_asking(tmp_path) == PromptFormat(system="Use it.", actions=("click",))

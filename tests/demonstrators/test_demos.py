@@ -1,7 +1,9 @@
 """Scripted players."""
 
 import io
+import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from PIL import Image, ImageChops
@@ -14,15 +16,19 @@ from cua_lab.demonstrators.demos import (
     Demo,
     GamePlayer,
     PromptContext,
+    ReadingPlayer,
     corpus_of,
     demo_stream,
 )
+from cua_lab.desktop.apps import Game2048, boards2048
+from cua_lab.desktop.apps.reading import board_thought, keys_along
 from cua_lab.errors import LabError
 
 TOOL = tool_schema(ToolConfig(coordinate_space="0-1000", max_keys_per_call=20), (128, 128))
 SCENE = PromptContext("Use the screen.", (TOOL,))
 CLICK = ClickPlayer(SCENE)
 GAME = GamePlayer(SCENE, "Reach a high score.")
+READING = ReadingPlayer(SCENE, "Make a 64 tile with 2 keys.")
 
 
 def calls(demo: Demo) -> list[dict]:
@@ -56,7 +62,7 @@ def test_without_a_first_screenshot_the_player_asks_for_one() -> None:
     assert [m["role"] for m in demo.messages] == ["user", "assistant", "tool", "user", "assistant"]
 
 
-@pytest.mark.parametrize("player", [CLICK, GAME])
+@pytest.mark.parametrize("player", [CLICK, GAME, READING])
 def test_the_same_index_gives_the_same_demo_and_another_index_another(player) -> None:
     first, again, other = player(3), player(3), player(4)
     assert first.messages == again.messages
@@ -64,7 +70,7 @@ def test_the_same_index_gives_the_same_demo_and_another_index_another(player) ->
     assert first.images[0].tobytes() != other.images[0].tobytes()
 
 
-@pytest.mark.parametrize("player", [CLICK, GAME])
+@pytest.mark.parametrize("player", [CLICK, GAME, READING])
 def test_every_call_is_one_the_tool_accepts(player) -> None:
     config = ToolConfig(coordinate_space="0-1000", max_keys_per_call=20)
     for index in range(50):
@@ -83,6 +89,62 @@ def test_clicks_land_in_the_target_and_with_much_noise_beside_it() -> None:
 
     assert inside(CLICK) > 0.97
     assert inside(ClickPlayer(SCENE, noise=0.15)) < 0.6
+
+
+def thoughts(demo: Demo) -> list[str]:
+    return [m["content"] for m in demo.messages if m["role"] == "assistant"]
+
+
+def test_a_reader_says_the_board_it_is_shown_and_what_follows_from_it() -> None:
+    demo = READING(0)
+    board = boards2048.near_win(64, 2, random.Random("reading 0 0").randrange(2**31))
+    assert thoughts(demo)[0] == board_thought(board)
+    for said, image in zip(thoughts(demo), demo.images, strict=True):
+        rows = [[2 ** int(c) if c != "0" else 0 for c in row] for row in said.split()[0].split("/")]
+        shown = Game2048(start=rows)
+        square = (0, 20, 128, 128)  # below the score
+        assert shown.draw().crop(square).tobytes() == image.crop(square).tobytes()
+
+
+def test_a_reader_wins_as_often_as_its_keys_are_not_random() -> None:
+    def wins(player: ReadingPlayer) -> float:
+        won = 0
+        for index in range(200):
+            seed = random.Random(f"reading 0 {index}").randrange(2**31)
+            game = Game2048(near_win=64, seed=seed)
+            for call in calls(player(index)):
+                game.push(call["keys"][0])
+            won += game.state()["max_tile"] == 64
+        return won / 200
+
+    assert wins(replace(READING, random_keys=0.0)) == 1.0
+    assert 0.4 < wins(READING) < 0.6
+
+
+def test_a_recipe_names_what_is_said() -> None:
+    assert thoughts(replace(READING, think=None)(0)) == ["", ""]
+    (first, second) = thoughts(replace(READING, think="transcript")(0))
+    assert [first, second] == [said.split()[0] for said in thoughts(READING(0))]
+    with pytest.raises(LabError, match="think is 'aloud'; a player of 2048 says transcript, pair"):
+        ReadingPlayer(SCENE, "Go.", think="aloud")
+
+
+@pytest.mark.parametrize(
+    ("board", "said"),
+    [
+        ("5440/0000/0000/0000", "12 13 row"),
+        ("4000/5000/0000/4000", "none"),
+        ("4000/0000/0000/4000", "11 41 column"),
+        ("1040/0000/0000/1040", "13 43 column"),
+        ("1100/0000/0000/0000", "11 12 row"),
+        ("4040/0000/4000/0000", "11 13 row"),
+    ],
+)
+def test_the_pair_is_the_largest_two_that_one_key_merges(board: str, said: str) -> None:
+    rows = tuple(tuple(2 ** int(c) if c != "0" else 0 for c in row) for row in board.split("/"))
+    assert board_thought(rows) == f"{board} {said}"
+    merging = {"row": ("left", "right"), "column": ("up", "down")}.get(said.split()[-1])
+    assert keys_along(board_thought(rows)) == (merging or ("left", "right", "up", "down"))
 
 
 def test_the_screens_are_those_of_the_keys_played() -> None:

@@ -14,6 +14,7 @@ from cua_lab.demonstrators import recorder
 from cua_lab.demonstrators.demos import PromptContext
 from cua_lab.demonstrators.expert_play import expert_config
 from cua_lab.desktop.apps import Todo
+from cua_lab.desktop.apps.reading import board_transcript
 from cua_lab.envs.browser import env as browser
 from cua_lab.envs.browser.env import PAGES, BrowserEnvironment
 from cua_lab.envs.browser_screen import BrowserScreen
@@ -139,12 +140,18 @@ def test_a_move_packs_every_tile_once_like_the_embedded_game(desktops) -> None:
             assert gained == answer[1]
 
 
-def test_a_near_win_is_won_by_the_key_that_merges(here) -> None:
-    won = [
-        episode(here, "2048-near-win", [{"action": "press", "keys": [key]}], seed=3).reward
-        for key in ("left", "up")
-    ]
-    assert max(won) == 1.0
+def test_a_near_win_is_won_by_the_keys_that_merge_and_by_no_others(here) -> None:
+    """The page's spawns are its own: a near win is one whatever spawns."""
+    from cua_lab.desktop.apps import boards2048
+
+    board = boards2048.near_win(64, 2, 3)
+    right = boards2048.winning_keys(board, 64, 2)
+    wrong = [(a, b) for a in boards2048.DIRECTIONS for b in ("left", "up") if (a, b) not in right]
+    for keys, won in ((right[0], 1.0), (wrong[0], 0.0), ((*right[0], "left"), 0.0)):
+        run = episode(here, "2048-near-win", [{"action": "press", "keys": list(keys)}], seed=3)
+        assert run.reward == won
+        assert run.info["readings"][0] == board_transcript(board)
+        assert len(run.info["readings"]) == len(keys) + 1
 
 
 def test_an_item_is_added_by_typing_it(here) -> None:

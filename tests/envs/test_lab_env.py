@@ -8,7 +8,8 @@ from hud.eval import LocalRuntime, Run, Task
 from hud.eval.run import rollout
 
 from cua_lab.computer.config import ToolConfig
-from cua_lab.desktop.apps import Targets, Todo
+from cua_lab.desktop.apps import Targets, Todo, boards2048
+from cua_lab.desktop.apps.reading import board_transcript
 from cua_lab.envs.lab.env import LabEnvironment, build
 from cua_lab.envs.lab.tasks import tasks
 from cua_lab.play.agent import LabAgent, LabAgentConfig
@@ -62,14 +63,20 @@ def test_a_tile_is_all_or_nothing() -> None:
     assert play("2048-reach-tile", KEYS, KEYS, tile=1024).reward == 0.0
 
 
-def test_near_a_win_the_right_merge_wins() -> None:
-    """One merge away: the two tiles lie side by side, in a row or in a column."""
-    moves = ["left", "up"]
-    rewards = {
-        play("2048-near-win", {"action": "press", "keys": moves}, seed=s).reward for s in range(4)
-    }
-    assert rewards == {1.0}
-    assert play("2048-near-win", seed=0).reward == 0.0
+def test_near_a_win_the_two_right_keys_win_and_what_there_is_to_read_is_told() -> None:
+    right = boards2048.winning_keys(boards2048.near_win(64, 2, 5), 64, 2)
+    turns = [{"action": "press", "keys": [key]} for key in right[0]]
+    run = play("2048-near-win", *turns, seed=5)
+    assert run.reward == 1.0
+    assert run.grade.info["readings"][0] == board_transcript(boards2048.near_win(64, 2, 5))
+    assert len(run.grade.info["readings"]) == 3
+    assert play("2048-near-win", seed=5).reward == 0.0
+
+
+def test_more_keys_than_merges_win_nothing() -> None:
+    """Blind players pressed all keys in turn: a tile that took 20 keys is no near win."""
+    rewards = {play("2048-near-win", KEYS, seed=seed).reward for seed in range(4)}
+    assert rewards == {0.0}
 
 
 def test_the_button_is_clicked_or_missed_by_some_distance() -> None:

@@ -60,6 +60,23 @@ def test_an_episode_has_a_screenshot_before_each_turn_and_one_after_the_last() -
     assert episode.info["state"]["score"] / 1000 == episode.reward
 
 
+def test_what_was_said_before_a_call_is_kept_and_goes_back_to_the_model_in_its_place() -> None:
+    asked: list[Any] = []
+    said = [
+        {"content": f"board {turn} row", "tool_calls": [call({"action": "press", "keys": ["up"]})]}
+        for turn in range(3)
+    ]
+    server = answering(*said)
+    listening = httpx.MockTransport(
+        lambda request: (asked.append(json.loads(request.content)), server.handler(request))[1]
+    )
+    episode = played(GAME, listening)
+    assert [action.thought for action in episode.actions] == [m["content"] for m in said]
+    assert [action.valid for action in episode.actions] == [True] * 3
+    history = [m["content"] for m in asked[-1]["messages"] if m["role"] == "assistant"]
+    assert history == ["board 0 row", "board 1 row"]
+
+
 def test_a_bad_call_is_an_invalid_action_and_not_a_failure() -> None:
     episode = played(CLICK, answering({"tool_calls": [call({"action": "click", "x": 4165})]}))
     assert (episode.status, episode.reward, episode.valid_calls) == ("completed", 0.0, 0.0)

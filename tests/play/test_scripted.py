@@ -6,7 +6,7 @@ from collections import Counter
 
 import httpx
 
-from cua_lab.play.scripted import ScriptedTransport, random_clicks, random_keys
+from cua_lab.play.scripted import ScriptedTransport, in_turn, random_clicks, random_keys
 
 
 def test_a_player_answers_with_one_computer_call_and_no_token_ids() -> None:
@@ -37,3 +37,9 @@ def test_random_keys_never_exceed_what_a_call_may_hold() -> None:
 def test_random_clicks_are_the_same_for_the_same_seed() -> None:
     first, second = random_clicks(3), random_clicks(3)
     assert [first([]) for _ in range(5)] == [second([]) for _ in range(5)]
+
+
+def test_fixed_calls_are_played_one_a_turn_and_then_it_is_over() -> None:
+    player = in_turn([{"action": "press", "keys": ["up"]}, {"action": "press", "keys": ["left"]}])
+    said = [{"role": "assistant"}]
+    assert [player(said * turn)["action"] for turn in range(3)] == ["press", "press", "finish"]

@@ -96,3 +96,20 @@ def test_min_and_max_pixels_are_not_passed_any_more() -> None:
         warnings.simplefilter("error")
         size = build_processor(QWEN3_VL).size
     assert (size["shortest_edge"], size["longest_edge"]) == (65536, 16777216)
+
+
+@pytest.mark.parametrize("sizes", [[], [(128, 128)], [(128, 96), (64, 64)], [(128, 128), (50, 41)]])
+def test_many_images_at_once_are_the_same_patches_one_behind_the_other(sizes) -> None:
+    vision = Vision(build_processor(SMALL))
+    noise = np.random.default_rng(0)
+    images = [
+        Image.fromarray(noise.integers(0, 256, (height, width, 3), dtype=np.uint8))
+        for width, height in sizes
+    ]
+    pixels, grids = vision.patchify_all(images)
+    parts = [vision.patchify(image) for image in images]
+    assert np.array_equal(
+        pixels, np.concatenate([np.zeros((0, pixels.shape[1])), *(p for p, _ in parts)])
+    )
+    assert np.array_equal(grids, np.concatenate([np.zeros((0, 3), int), *(g for _, g in parts)]))
+    assert (pixels.dtype, grids.dtype) == (np.float32, np.int64)

@@ -16,7 +16,7 @@ from cua_lab.run.progress import Progress, StageProgress
 
 @pytest.fixture(scope="session")
 def smoke_recipe() -> Recipe:
-    return load_recipe("smoke")
+    return load_recipe("smoke", ["eval.ablations=[shuffled, blank, random, blind]"])
 
 
 @pytest.fixture(scope="session")

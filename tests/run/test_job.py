@@ -37,7 +37,7 @@ TASK = {
     f"{name}_{when}"
     for name in (
         *("reward", "success", "valid_tool_calls", "keys_per_turn", "direction_shares"),
-        "by_variant",
+        *("by_variant", "cells_read", "screens_read"),
     )
     for when in ("before", "after")
 } | {"ablations", "ablations_success", "learnt"}
@@ -63,7 +63,7 @@ def test_the_summary_has_every_field_of_the_contract_and_each_is_measured(smoke_
     assert list(summary["tasks"]) == ["targets-click", "2048-score"]
     for task in summary["tasks"].values():
         assert set(task) == TASK
-        assert set(task["ablations"]) == {"shuffled", "blank", "random"}
+        assert set(task["ablations"]) == {"shuffled", "blank", "random", "blind"}
         assert task["reward_before"]["n"] == task["reward_after"]["n"] == 8
     assert set(summary["seconds"]) == {
         *("sft", "prefill", "decode", "env", "train", "eval", "total"),
@@ -90,6 +90,22 @@ def test_a_run_leaves_a_report_that_needs_nothing_else(smoke_run: Path) -> None:
     assert "data:image/png;base64," in report
     assert "http://" not in report.replace("http://www.w3.org/", "")
     assert "https://" not in report
+
+
+def test_the_same_starts_are_pictured_before_and_after_and_misses_come_first(
+    smoke_run: Path,
+) -> None:
+    """Six strips of the first six starts taught little: most were hits both times."""
+    records = lines(smoke_run, "episodes.jsonl")
+
+    def pictured(phase: str) -> set[str]:
+        chosen = [
+            r for r in records if r["phase"] == phase and r["turns"] and r["turns"][0]["frame"]
+        ]
+        assert all((smoke_run / r["end"]).exists() for r in chosen if r["end"])
+        return {record["episode"] for record in chosen}
+
+    assert pictured("eval_before") == pictured("eval_after") != set()
 
 
 def test_a_run_leaves_two_siblings_to_look_at_token_by_token(smoke_run: Path) -> None:

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from cua_lab.errors import LabError
-from cua_lab.play.episode import Episode
-from cua_lab.recipes import dump_recipe, parse_recipe
+from cua_lab.play.episode import Action, Episode
+from cua_lab.recipes import dump_recipe, load_recipe, parse_recipe
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import describe_result, measure
 from cua_lab.run.progress import Progress
@@ -95,6 +95,12 @@ stages:
         demonstrator_of(setup_of(text, "run.concurrency=8"))
 
 
+def test_a_blind_search_that_an_env_has_not_is_found_before_the_run():
+    recipe = load_recipe("miniwob", ["eval.ablations=[blind]"])
+    with pytest.raises(LabError, match="leave out blind"):
+        build_stage(recipe, recipe.stages[0])
+
+
 def test_variants_survive_in_the_folder_of_a_run(tmp_path):
     recipe = parse_recipe(RECIPE)
     assert parse_recipe(dump_recipe(recipe)) == recipe
@@ -138,3 +144,51 @@ def test_where_rewards_may_be_negative_the_words_are_about_success():
     assert "It looks: the same policy gets 0.100" in words
     seen = describe_result(before, after, {"blank": after})
     assert "does not read the screen" in seen
+
+
+def answered(valid: int, invalid: int, success: bool = False) -> list[Episode]:
+    actions = [Action({"action": "press", "keys": ["up"]}, True, "", None)] * valid
+    actions += [Action(None, False, "", None)] * invalid
+    return [
+        Episode(f"e-{i}", "g", "t", (), (action,), (), float(success), "completed", success)
+        for i, action in enumerate(actions)
+    ]
+
+
+def test_a_policy_that_says_no_valid_call_is_told_so_before_any_word_about_looking():
+    """0 everywhere was told as "It does not read the screen": nobody had asked it to look."""
+    mute = measure(answered(0, 30))
+    words = describe_result(mute, mute, {"shuffled": mute, "blank": mute})
+    assert words.startswith("None of its 30 answers held a valid call: it does not act")
+    assert "read the screen" not in words
+    assert "It looks" not in words
+    rare = measure(answered(3, 27))
+    assert describe_result(rare, rare, {"blank": rare}).startswith("Only 10% of its 30 answers")
+
+
+def test_what_it_reads_is_told_in_cells_and_in_screens():
+    def reading(*thoughts: str) -> list[Episode]:
+        return [
+            Episode(
+                f"e-{i}",
+                "g",
+                "t",
+                (),
+                (Action({"action": "press", "keys": ["up"]}, True, "", None, thought),),
+                (),
+                1.0,
+                "completed",
+                True,
+                {"readings": ["0123"]},
+            )
+            for i, thought in enumerate(thoughts)
+        ]
+
+    before, after = measure(reading("0120", "9999")), measure(reading("0123", "0120"))
+    assert (before.cells_read.mean, before.screens_read.mean) == (0.375, 0.0)
+    assert (after.cells_read.mean, after.screens_read.mean) == (0.875, 0.5)
+    assert "87.5% of the cells are right, and 50% of the screens without a mistake (0% before)" in (
+        describe_result(before, after, {})
+    )
+    silent = measure(reading("", ""))
+    assert silent.cells_read is None, "a policy that only acts was not asked to read"

@@ -6,7 +6,13 @@ import torch
 
 from cua_lab.computer.config import ToolConfig
 from cua_lab.computer.schema import tool_schema
-from cua_lab.demonstrators.demos import ClickPlayer, GamePlayer, PromptContext, corpus_of
+from cua_lab.demonstrators.demos import (
+    ClickPlayer,
+    GamePlayer,
+    PromptContext,
+    ReadingPlayer,
+    corpus_of,
+)
 from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy
 from cua_lab.policy.scoring import Example
@@ -16,6 +22,7 @@ from cua_lab.training.warmup import (
     SftConfig,
     SftExample,
     make_example,
+    make_optimizers,
     make_prompt,
     sft,
     sft_loss,
@@ -49,6 +56,43 @@ def test_exactly_the_assistants_tokens_carry_loss_and_its_end_with_them(policy: 
         if message["role"] == "assistant"
     ]
     assert policy.tokenizer.decode(ids[item.loss_mask]) == "".join(answers)
+
+
+def test_a_thought_carries_loss_like_the_call_behind_it(policy: Policy) -> None:
+    demo = ReadingPlayer(SCENE, "Read.", width=96, height=96)(1)
+    item = make_example(policy, demo)
+    answers = [
+        f"{message['content']}\n"
+        + call_text("computer", message["tool_calls"][0]["function"]["arguments"])
+        + "<|im_end|>"
+        for message in demo.messages
+        if message["role"] == "assistant"
+    ]
+    said = policy.tokenizer.decode(np.asarray(item.example.ids)[item.loss_mask])
+    assert said == "".join(answers)
+    prompt = make_prompt(policy, demo, 1)  # with the first thought in its history
+    assert list(item.example.ids[: len(prompt.ids)]) == list(prompt.ids)
+
+
+def test_muon_moves_the_hidden_matrices_and_adamw_all_the_rest(policy: Policy) -> None:
+    adamw, muon = make_optimizers(policy, SftConfig(optimizer="muon"))
+    hidden = {id(p) for group in muon.param_groups for p in group["params"]}
+    others = {id(p) for group in adamw.param_groups for p in group["params"]}
+    names = {name: id(p) for name, p in policy.model.named_parameters()}
+    assert not hidden & others
+    assert hidden | others == set(names.values())
+    for name, parameter in names.items():
+        by_muon = any(part in name for part in ("self_attn.", "attn.", "mlp.", "linear_fc"))
+        assert (parameter in hidden) == (by_muon and name.endswith("weight") and "norm" not in name)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_each_optimizer_warms_up_to_its_own_rate_and_repeats_its_bits(optimizer) -> None:
+    config = SftConfig(steps=4, batch=4, demonstrations=16, warmup_steps=2, cooldown_steps=1,
+                       optimizer=optimizer)  # fmt: skip
+    runs = [[m.loss for m in sft(new_policy(1), CLICK, config, progress=False)] for _ in range(2)]
+    assert runs[0] == runs[1]
+    assert runs[0][-1] < runs[0][0]
 
 
 def test_a_prompt_and_the_answer_are_the_beginning_of_the_example(policy: Policy) -> None:

@@ -10,7 +10,7 @@ from cua_lab.errors import LabError
 from cua_lab.stitching.sample import Sample
 from cua_lab.viz.frames import Frame
 from cua_lab.viz.payload import ROLES, token_text, viewer_payload
-from tests.viz.episodes import END, WordCodec, board, episode, frame
+from tests.viz.episodes import CALL, END, Builder, WordCodec, board, episode, frame
 
 
 @pytest.fixture
@@ -32,6 +32,25 @@ def test_the_mask_marks_sampled_tokens_and_no_others(codec):
     (member,) = viewer_payload(episode(3, codec=codec), codec)["members"]
     policy = [[s, e] for role, s, e, *_ in member["segments"] if role == "policy"]
     assert member["mask"] == policy
+
+
+def test_what_was_said_before_a_call_is_told_apart_from_the_call(codec):
+    built = Builder()
+    built.add("prompt", codec.encode("Go"), 0)
+    for turn in range(2):
+        built.add("policy", codec.encode("00", "35", " row", "\n", CALL, "{}", END), turn)
+        built.add("scaffold", codec.encode("seen"), turn + 1)
+    (member,) = viewer_payload(built.build(), codec)["members"]
+    assert member["thoughts"] == [[1, 5], [9, 13]]
+
+
+def test_an_answer_without_a_call_or_without_words_holds_no_thought(codec):
+    for words in (("Just", " words", END), (CALL, "{}", END)):
+        built = Builder()
+        built.add("prompt", codec.encode("Go"), 0)
+        built.add("policy", codec.encode(*words), 0)
+        (member,) = viewer_payload(built.build(), codec)["members"]
+        assert member["thoughts"] == []
 
 
 def test_control_ids_show_their_names_and_halves_of_a_character_their_bytes(codec):

@@ -2,6 +2,8 @@
 
 import json
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -12,7 +14,10 @@ from cua_lab.errors import LabError
 from cua_lab.viz import read_run
 from cua_lab.viz.report import report_html, write_report
 from cua_lab.viz.svg import Line, line_chart, ticks
+from tests.viz.episodes import board
 from tests.viz.runs import CLICK, GAME, write_run
+
+NEAR = "2048-near-win"
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +56,73 @@ def test_clicks_are_judged_by_hits_and_2048_by_its_reward(html):
     """A score task may have a yes or no as well: it says little while nobody reaches it."""
     cards = re.findall(r'class="big">([\d.]+ → [\d.]+) <small>(.*?)</small>', html)
     assert cards == [("0.53 → 0.84", "inside the target"), ("0.04 → 0.33", "reward")]
+
+
+def reading_run(folder: Path, *, misread: bool = True) -> Path:
+    """Two starts of a policy that says the board; the first was missed before and hit after."""
+    folder.mkdir()
+    (folder / "frames").mkdir()
+    board(0).save(folder / "frames/one.png")
+    step = {"task": NEAR, "phase": "grpo", "step": 1, "screens_read": 0.9, "reward_mean": 0.5}
+    click = {"task": CLICK, "phase": "grpo", "step": 1, "reward_mean": 0.5}
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in (click, step)))
+    rows = [
+        {
+            "task": NEAR,
+            "phase": phase,
+            "episode": f"near-{n}",
+            "reward": float(hit),
+            "success": hit,
+            "end": "frames/one.png",
+            "turns": [
+                {
+                    "action": {"action": "press", "keys": [f"key{n}"]},
+                    "valid": True,
+                    "thought": f"00{9 if misread else 5}1/0000 11 12 row",
+                    "reading": "0051/0000",
+                    "frame": "frames/one.png",
+                }
+            ]
+            * 2,
+        }
+        for phase, hits in (("eval_before", (True, False)), ("eval_after", (True, True)))
+        for n, hit in enumerate(hits)
+    ]
+    (folder / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_the_policy_that_reads_opens_the_report_with_what_it_said(tmp_path):
+    html = report_html(read_run(reading_run(tmp_path / "run")))
+    assert html.index(f"<h2>{NEAR}</h2>") < html.index(f"<h2>{CLICK}</h2>")
+    strips = html.split(f"<h2>{NEAR}</h2>")[1]
+    assert strips.index("It says the screen") < strips.index("Before and after GRPO")
+    assert "00<mark>9<small>(5)</small></mark>1<br>0000<br>11 12 row" in strips
+    assert strips.count("and then<br>") == 4, "the screen after the last key"
+
+
+def test_a_transcript_without_a_mistake_bears_no_mark(tmp_path):
+    html = report_html(read_run(reading_run(tmp_path / "run", misread=False)))
+    assert "<mark>" not in html
+    assert "0051<br>0000<br>11 12 row" in html
+
+
+def test_strips_show_first_what_was_missed_before_and_hit_after_and_count_all_kinds(tmp_path):
+    html = report_html(read_run(reading_run(tmp_path / "run")))
+    assert (
+        "Of 2 starts 1 were missed before GRPO and hit after, 0 the other way round, 1 hit" in html
+    )
+    assert html.index("press key1") < html.index("press key0")
+
+
+def test_parts_that_ran_side_by_side_are_shares_of_the_work(folder, tmp_path):
+    """The next stage's warm-up ran beside the first stage: its seconds came to 139% of the wall."""
+    run = read_run(folder)
+    seconds = {"sft": 100.0, "train": 100.0, "total": 144.0}
+    html = report_html(replace(run, summary=replace(run.summary, seconds=seconds)))
+    assert html.count("50 %") == 2
+    assert "wall time: parts ran side by side" in html
+    assert "69 %" not in html
 
 
 def test_steps_on_the_axis_are_whole():

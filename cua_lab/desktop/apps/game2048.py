@@ -1,7 +1,8 @@
 """2048: arrow keys push the tiles, equal ones merge, the score is on the screen.
 
-State: the board, the score, the number of moves that changed the board. Everything random (the
-start, the spawns) comes from one generator seeded by `reset`.
+State: the board, the score, the number of moves that changed the board, the number of arrow keys
+and the first boards that they led to. Everything random (the start, the spawns) comes from
+generators seeded by `reset`.
 """
 
 import random
@@ -12,7 +13,7 @@ from typing import Any
 from PIL import Image
 
 from cua_lab.desktop import keysyms
-from cua_lab.desktop.apps import paint, rules2048
+from cua_lab.desktop.apps import boards2048, paint, rules2048
 from cua_lab.desktop.apps.base import Painted
 from cua_lab.desktop.geometry import Box
 from cua_lab.errors import LabError
@@ -42,6 +43,9 @@ TILES: dict[int, paint.Colour] = {
     2048: (46, 104, 186),
 }
 HIGHEST: paint.Colour = (60, 48, 88)
+REMEMBERED = 32
+"""Boards that a state lists, the start among them: what a policy said of a screen is compared with
+them."""
 
 
 class Game2048(Painted):
@@ -54,7 +58,7 @@ class Game2048(Painted):
         *,
         start: Sequence[Sequence[int]] | None = None,
         near_win: int | None = None,
-        near_win_merges: int = 3,
+        near_win_merges: int = 2,
         seed: int = 0,
     ) -> None:
         super().__init__(width, height)
@@ -68,13 +72,14 @@ class Game2048(Painted):
     def reset(self, seed: int) -> None:
         """A new game: two tiles, or the start board."""
         self._seed, self._rng = seed, random.Random(seed)
-        self.score = self.moves = 0
+        self.score = self.moves = self.keys = 0
         if self._start is not None:
             self.board = self._start
         elif self._near_win is not None:
-            self.board = rules2048.near_win(self._near_win, self._merges, self._rng)
+            self.board = boards2048.near_win(self._near_win, self._merges, seed)
         else:
             self.board = rules2048.spawn(rules2048.spawn(rules2048.EMPTY, self._rng), self._rng)
+        self.boards: list[rules2048.Board] = [self.board]
         self._touch()
 
     def key(self, keysym: int, down: bool) -> None:
@@ -86,19 +91,23 @@ class Game2048(Painted):
     def push(self, direction: rules2048.Direction) -> bool:
         """Push the tiles; False when that changes nothing (and then nothing spawns)."""
         board, gained = rules2048.move(self.board, direction)
-        if board == self.board:
-            return False
-        self.board = rules2048.spawn(board, self._rng)
-        self.score += gained
-        self.moves += 1
-        self._touch()
-        return True
+        changed = board != self.board
+        if changed:
+            self.board = rules2048.spawn(board, self._rng)
+            self.score += gained
+            self.moves += 1
+            self._touch()
+        self.keys += 1
+        if len(self.boards) < REMEMBERED:
+            self.boards.append(self.board)
+        return changed
 
     def pointer(self, x: int, y: int, buttons: int) -> None:
         """The game is played with keys."""
 
     def state(self) -> dict[str, Any]:
-        """`board`, `score`, `max_tile`, `moves` (that changed something), `over`, `seed`."""
+        """`board`, `score`, `max_tile`, `moves` (that changed something), `keys`, `boards` (before
+        each of the first keys, and after), `over`, `seed`."""
         return {
             "app": "game2048",
             "seed": self._seed,
@@ -106,6 +115,8 @@ class Game2048(Painted):
             "score": self.score,
             "max_tile": max(max(row) for row in self.board),
             "moves": self.moves,
+            "keys": self.keys,
+            "boards": [[list(row) for row in board] for board in self.boards],
             "over": rules2048.over(self.board),
         }
 

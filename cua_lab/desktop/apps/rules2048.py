@@ -73,29 +73,5 @@ def checked(board: Sequence[Sequence[int]]) -> Board:
     return rows
 
 
-def near_win(target: int, merges: int, rng: random.Random) -> Board:
-    """A board on which `merges` merges in a row make `target`, turned at random.
-
-    target/2, target/4, ... lie along a row and on along the next one, backwards; the last value
-    lies there twice. 2048 with three merges: 1024, 512, 256, 256.
-    """
-    exponent = target.bit_length() - 1
-    if target < 4 or target != 1 << exponent:
-        raise LabError(f"near_win is {target}; expected a power of two from 4 on")
-    most = min(exponent - 1, 2 * SIDE - 1)
-    if not 1 <= merges <= most:
-        raise LabError(f"{merges} merges to {target}; expected 1 to {most}")
-    chain = [target >> i for i in range(1, merges + 1)]
-    chain = (chain + chain[-1:] + [0] * 2 * SIDE)[: 2 * SIDE]
-    board: Board = (tuple(chain[:SIDE]), tuple(chain[SIDE:][::-1]), *EMPTY[2:])
-    if rng.random() < 0.5:
-        board = _transpose(board)
-    if rng.random() < 0.5:
-        board = board[::-1]
-    if rng.random() < 0.5:
-        board = tuple(row[::-1] for row in board)
-    return board
-
-
 def _transpose(board: Board) -> Board:
     return tuple(zip(*board, strict=True))

@@ -8,7 +8,6 @@ over the DevTools pipe. Invariant: a page that complains or crashes makes a fail
 """
 
 import json
-import random
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -20,12 +19,12 @@ from hud.eval import Task
 
 from cua_lab import __version__
 from cua_lab.desktop.apps import Game2048, Todo
-from cua_lab.desktop.apps.todo import CHORES
 from cua_lab.desktop.chromium import ChromiumDesktop
 from cua_lab.desktop.page_server import PageServer
 from cua_lab.envs.browser_screen import MOST_IN_PROCESS, REAL_SCREEN, BrowserScreen, page_size
 from cua_lab.envs.lab import grading
-from cua_lab.envs.lab.env import _check_tile, graded, start
+from cua_lab.envs.lab.env import _check_tile, graded, near_win_prompt, start
+from cua_lab.envs.lab.starts import list_to_complete, text_to_create
 from cua_lab.errors import LabError
 
 NAME = "browser"
@@ -91,16 +90,18 @@ class BrowserEnvironment(Environment):
             yield graded(grading.tile_reached(state, tile), state)
 
     async def near_win_2048(
-        self, seed: int = 0, tile: int = 64, merges: int = 1, turns: int = 2,
+        self, seed: int = 0, tile: int = 64, merges: int = 2, turns: int = 2,
         width: int = SIZE[0], height: int = SIZE[1],
     ) -> Episode:  # fmt: skip
-        """2048 from a board that is `merges` merges away from the tile; 1 or 0."""
+        """2048 from a board that is `merges` keys away from the tile: 1 with no more keys than
+        that, else 0. Each key has one right axis, which only the board tells."""
         _check_tile(tile)
         begin = _game(Game2048(near_win=tile, near_win_merges=merges, seed=seed))
         async with self._playing("2048", (width, height), begin) as page:
-            yield start(f"Play 2048 with the arrow keys. Make a {tile} tile.", turns)
+            yield start(near_win_prompt(tile, merges), turns)
             state = await page.state()
-            yield graded(grading.tile_reached(state, tile), state)
+            grade = grading.tile_reached_within(state, tile, merges)
+            yield graded(grade, state, grading.board_readings(state))
 
     async def todo_complete(
         self, seed: int = 0, items: int = 3, complete: int = 1, turns: int = 4,
@@ -108,11 +109,8 @@ class BrowserEnvironment(Environment):
     ) -> Episode:  # fmt: skip
         """A to-do list; the reward is the part of the named items that is checked, if no others
         were touched."""
-        if not 1 <= complete <= items:
-            raise LabError(f"complete must be 1 to {items}, the number of items; got {complete}")
-        before = Todo(count=items, seed=seed).state()["items"]
-        chosen = sorted(random.Random(seed).sample(range(items), complete))
-        wanted = [before[i]["text"] for i in chosen]
+        texts, wanted = list_to_complete(seed, items, complete)
+        before = Todo(items=texts, seed=seed).state()["items"]
         async with self._playing("todo", (width, height), {"items": before}) as page:
             yield start(f"Check off: {', '.join(wanted)}. Leave the rest.", turns)
             state = await page.state()
@@ -125,11 +123,7 @@ class BrowserEnvironment(Environment):
         """A to-do list; the reward is 1 when exactly one item, with exactly this text, was added.
         Without a text the seed chooses one."""
         before = Todo(count=items, seed=seed).state()["items"]
-        if text is None:
-            unused = [chore for chore in CHORES if chore not in {item["text"] for item in before}]
-            text = random.Random(seed).choice(unused)
-        if not text.strip() or text != text.strip():
-            raise LabError(f"text must be neither blank nor padded; got {text!r}")
+        text = text_to_create(seed, [item["text"] for item in before], text)
         async with self._playing("todo", (width, height), {"items": before}) as page:
             yield start(f"Add the item: {text}", turns)
             state = await page.state()

@@ -10,8 +10,7 @@ has (`bindings["screen"]["turns"]`, read by `cua_lab.play.agent`).
 `env` is the one that a source path or `python -m hud.environment.server` serves: one at a time.
 """
 
-import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from hud.environment import Environment
@@ -19,9 +18,9 @@ from hud.eval import Task
 
 from cua_lab import __version__
 from cua_lab.desktop.apps import Game2048, Targets, Todo
-from cua_lab.desktop.apps.todo import CHORES
 from cua_lab.envs.lab import grading
 from cua_lab.envs.lab.app_screen import SCREEN, AppScreen
+from cua_lab.envs.lab.starts import list_to_complete, text_to_create
 from cua_lab.errors import LabError
 
 NAME = "lab"
@@ -78,18 +77,20 @@ class LabEnvironment(Environment):
         self,
         seed: int = 0,
         tile: int = 64,
-        merges: int = 1,
+        merges: int = 2,
         turns: int = 2,
         width: int = 128,
         height: int = 128,
     ) -> Episode:
-        """2048 from a board that is `merges` merges away from the tile; 1 or 0."""
+        """2048 from a board that is `merges` keys away from the tile: 1 with no more keys than
+        that, else 0. Each key has one right axis, which only the board tells."""
         _check_tile(tile)
         app = Game2048(width, height, near_win=tile, near_win_merges=merges, seed=seed)
         with self._desk.playing(app):
-            yield start(f"Play 2048 with the arrow keys. Make a {tile} tile.", turns)
+            yield start(near_win_prompt(tile, merges), turns)
             state = app.state()
-            yield graded(grading.tile_reached(state, tile), state)
+            grade = grading.tile_reached_within(state, tile, merges)
+            yield graded(grade, state, grading.board_readings(state))
 
     async def todo_complete(
         self,
@@ -102,12 +103,9 @@ class LabEnvironment(Environment):
     ) -> Episode:
         """A to-do list; the reward is the part of the named items that is checked, if no others
         were touched."""
-        if not 1 <= complete <= items:
-            raise LabError(f"complete must be 1 to {items}, the number of items; got {complete}")
-        app = Todo(width, height, count=items, seed=seed)
+        texts, wanted = list_to_complete(seed, items, complete)
+        app = Todo(width, height, items=texts, seed=seed)
         before = app.state()["items"]
-        chosen = sorted(random.Random(seed).sample(range(items), complete))
-        wanted = [before[i]["text"] for i in chosen]
         with self._desk.playing(app):
             yield start(f"Check off: {', '.join(wanted)}. Leave the rest.", turns)
             state = app.state()
@@ -126,11 +124,7 @@ class LabEnvironment(Environment):
         Without a text the seed chooses one."""
         app = Todo(width, height, count=items, seed=seed)
         before = app.state()["items"]
-        if text is None:
-            unused = [chore for chore in CHORES if chore not in {item["text"] for item in before}]
-            text = random.Random(seed).choice(unused)
-        if not text.strip() or text != text.strip():
-            raise LabError(f"text must be neither blank nor padded; got {text!r}")
+        text = text_to_create(seed, [item["text"] for item in before], text)
         with self._desk.playing(app):
             yield start(f"Add the item: {text}", turns)
             state = app.state()
@@ -168,9 +162,20 @@ def start(prompt: str, turns: int) -> Frame:
     return {"prompt": prompt, "bindings": {SCREEN: {"turns": turns}}}
 
 
-def graded(grade: grading.Grade, state: grading.State) -> Frame:
-    """The last frame of an episode: the reward, and what it was given for."""
-    return {"score": grade.reward, "info": {"success": grade.success, "state": state}}
+def near_win_prompt(tile: int, keys: int) -> str:
+    """What the player of a near win is told."""
+    return f"Play 2048 with the arrow keys. Make a {tile} tile with {keys} key{'s' * (keys > 1)}."
+
+
+def graded(
+    grade: grading.Grade, state: grading.State, readings: Sequence[str] | None = None
+) -> Frame:
+    """The last frame of an episode: the reward, what it was given for, and where there is much to
+    read what a right transcript says of the screen before and after each key."""
+    info: Frame = {"success": grade.success, "state": state}
+    if readings is not None:
+        info["readings"] = list(readings)
+    return {"score": grade.reward, "info": info}
 
 
 def _check_tile(tile: int) -> None:

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cua_lab.desktop.apps import rules2048
+from cua_lab.desktop.apps.reading import board_transcript
+
 State = dict[str, Any]
 PointReward = Literal["inside", "distance"]
 NEAR_MISS = 0.5
@@ -47,6 +50,18 @@ def tile_reached(state: State, tile: int) -> Grade:
     """2048: all or nothing for a tile of this value or more."""
     reached = read(state, "max_tile", int) >= tile
     return Grade(float(reached), reached)
+
+
+def tile_reached_within(state: State, tile: int, keys: int) -> Grade:
+    """2048: all or nothing for a tile of this value or more with at most this many arrow keys, so
+    that nobody gets there by pressing all of them over and over."""
+    reached = tile_reached(state, tile).success and read(state, "keys", int) <= keys
+    return Grade(float(reached), reached)
+
+
+def board_readings(state: State) -> list[str]:
+    """2048: what a right transcript says of the board at the start and after each key."""
+    return [board_transcript(rules2048.checked(board)) for board in read(state, "boards", list)]
 
 
 def click_inside(state: State) -> Grade:

@@ -106,6 +106,8 @@ class Member {
     this.rank = new Int32Array(this.total).fill(-1); // position among the trained tokens
     let next = 0;
     for (const [start, end] of data.mask) for (let i = start; i < end; i++) this.rank[i] = next++;
+    this.thinks = new Set(); // tokens that a policy said before its call
+    for (const [start, end] of data.thoughts ?? []) for (let i = start; i < end; i++) this.thinks.add(i);
   }
 
   text(i) { return this.vocab[this.ids[i]]; }
@@ -342,6 +344,7 @@ class Pane {
     const mode = this.viewer.mode;
     let name = `cl-t cl-${role}`;
     if (role === "policy" && this.member.rank[i] < 0) name += " cl-untrained";
+    if (this.member.thinks.has(i)) name += " cl-thought";
     if (mode !== "role") {
       const value = this.member.value(mode, i);
       name = "cl-t cl-v";
@@ -833,7 +836,10 @@ class Viewer {
   }
 
   roleLegend() {
-    return Object.keys(ROLES).map((role) => [`cl-${role}`, "abc", `${ROLES[role]}: ${ROLE_WORDS[role]}`]);
+    const entries = Object.keys(ROLES).map((role) => [`cl-${role}`, "abc", `${ROLES[role]}: ${ROLE_WORDS[role]}`]);
+    const thinks = this.panes.some(({ member }) => member.thinks.size);
+    if (thinks) entries.splice(2, 0, ["cl-policy cl-thought", "abc", "thought: said before the call"]);
+    return entries;
   }
 
   scaleLegend() { // each bin with the number of tokens in it; the numbers sum to the trained tokens

@@ -9,7 +9,9 @@ const COLOURS = {
 const SIDE = 4;
 const KEYS = { ArrowLeft: 0, ArrowUp: 1, ArrowRight: 2, ArrowDown: 3 };
 
-let board, score, moves, random;
+const REMEMBERED = 32; // boards that a state lists, as the lab's own app does
+
+let board, score, moves, keys, boards, random;
 let fresh = null, merged = [];
 
 function generator(seed) { // mulberry32
@@ -90,13 +92,16 @@ addEventListener("keydown", event => {
   if (!(event.key in KEYS) || event.ctrlKey || event.altKey || event.metaKey) return;
   event.preventDefault();
   const { next, gained, joined, changed } = moved(KEYS[event.key]);
-  if (!changed) return;
-  board = next;
-  score += gained;
-  moves += 1;
-  merged = joined;
-  spawn();
-  draw();
+  if (changed) {
+    board = next;
+    score += gained;
+    moves += 1;
+    merged = joined;
+    spawn();
+    draw();
+  }
+  keys += 1;
+  if (boards.length < REMEMBERED) boards.push(board.map(row => [...row]));
 });
 
 function fit() { // Chromium lays out at least 500 px wide, whatever the screen shows of it
@@ -109,12 +114,14 @@ function fit() { // Chromium lays out at least 500 px wide, whatever the screen 
 const lab = {
   start({ board: rows, seed }) {
     [board, score, moves, random] = [rows.map(row => [...row]), 0, 0, generator(seed)];
+    [keys, boards] = [0, [rows.map(row => [...row])]];
     [fresh, merged] = [null, []];
     fit();
     draw();
     return lab.state();
   },
   state() {
-    return { app: "game2048", board, score, max_tile: Math.max(...board.flat()), moves, over: over() };
+    const max_tile = Math.max(...board.flat());
+    return { app: "game2048", board, score, max_tile, moves, keys, boards, over: over() };
   },
 };

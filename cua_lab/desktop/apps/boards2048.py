@@ -1,0 +1,112 @@
+"""Start boards of 2048 on which only who reads the board wins.
+
+A near-win board lies `merges` keys from the target: target/2, target/4, ... with the last of them
+twice, and 2 to 6 small tiles in between, all in random cells. It is kept when exactly 2**merges of
+the 4**merges key sequences of that length reach the target, whatever tiles come in between: each
+key has one right axis, and which one differs from board to board. Two merges: random keys win 0.25
+of the boards, the best fixed pair of keys 0.28.
+"""
+
+import random
+from collections.abc import Iterator
+from functools import lru_cache
+
+from cua_lab.desktop.apps import rules2048
+from cua_lab.desktop.apps.rules2048 import DIRECTIONS, SIDE, Board, Direction
+from cua_lab.errors import LabError
+
+MOST_MERGES = 3
+"""A board takes 0.04, 1 and 60 ms to find with 1, 2 and 3 merges; 4 would take seconds."""
+SMALL = (2, 4, 8)
+CLUTTER = (2, 6)
+"""Fewest and most small tiles."""
+SPAWNED = (2, 4)
+
+_moved = lru_cache(maxsize=1 << 16)(rules2048.move)
+
+
+@lru_cache(maxsize=4096)
+def near_win(target: int, merges: int, seed: int) -> Board:
+    """The board of a seed; the members of a group share it.
+
+    64 with two merges: 32, 16, 16 and small tiles. Raises `LabError` for a target or a number of
+    merges that leaves no room for a small tile.
+    """
+    exponent = target.bit_length() - 1
+    if target < 4 or target != 1 << exponent:
+        raise LabError(f"near_win is {target}; expected a power of two from 4 on")
+    most = min(exponent - 2, MOST_MERGES)
+    if not 1 <= merges <= most:
+        raise LabError(f"{merges} merges to {target}; expected 1 to {most}")
+    rng = random.Random(f"near win {target} {merges} {seed}")
+    while True:
+        board = _scattered(target, merges, rng)
+        if len(winning_keys(board, target, merges)) == 2**merges and _is_sure(
+            board, target, merges
+        ):
+            return board
+
+
+def winning_keys(board: Board, target: int, keys: int) -> list[tuple[Direction, ...]]:
+    """The sequences of `keys` keys that reach the target when nothing spawns in between."""
+    if any(target in row for row in board):
+        return [()]
+    if keys == 0 or not _enough(board, target, keys):
+        return []
+    return [
+        (key, *rest)
+        for key in DIRECTIONS
+        for rest in winning_keys(_moved(board, key)[0], target, keys - 1)
+    ]
+
+
+def _enough(board: Board, target: int, keys: int) -> bool:
+    """Whether so few merges could still do it: the tiles that it takes are all there."""
+    least = target >> keys
+    return sum(value for row in board for value in row if value >= least) >= target
+
+
+def _is_sure(board: Board, target: int, keys: int) -> bool:
+    """Whether exactly 2**keys sequences win, the same ones whatever spawns."""
+    certain, possible = _outcomes(board, target, keys)
+    return certain == possible and len(certain) == 2**keys
+
+
+def _outcomes(
+    board: Board, target: int, keys: int
+) -> tuple[frozenset[tuple[Direction, ...]], frozenset[tuple[Direction, ...]]]:
+    """The sequences that win with every spawn, and those that win with some spawn."""
+    certain: set[tuple[Direction, ...]] = set()
+    possible: set[tuple[Direction, ...]] = set()
+    for key in DIRECTIONS:
+        pushed = _moved(board, key)[0]
+        if keys == 1:
+            if any(target in row for row in pushed):
+                certain.add((key,))
+                possible.add((key,))
+            continue
+        after = [board] if pushed == board else list(_spawned(pushed))
+        found = [_outcomes(each, target, keys - 1) for each in after]
+        certain |= {(key, *rest) for rest in frozenset.intersection(*(f[0] for f in found))}
+        possible |= {(key, *rest) for rest in frozenset.union(*(f[1] for f in found))}
+    return frozenset(certain), frozenset(possible)
+
+
+def _spawned(board: Board) -> Iterator[Board]:
+    """The board with each tile that may come next."""
+    for r, row in enumerate(board):
+        for c, value in enumerate(row):
+            for tile in () if value else SPAWNED:
+                line = (*row[:c], tile, *row[c + 1 :])
+                yield (*board[:r], line, *board[r + 1 :])
+
+
+def _scattered(target: int, merges: int, rng: random.Random) -> Board:
+    """The big tiles and some small ones, in random cells."""
+    chain = [target >> i for i in range(1, merges + 1)]
+    small = [value for value in SMALL if value < chain[-1]]
+    tiles = [*chain, chain[-1], *rng.choices(small, k=rng.randint(*CLUTTER))]
+    cells = [0] * SIDE**2
+    for place, tile in zip(rng.sample(range(SIDE**2), len(tiles)), tiles, strict=True):
+        cells[place] = tile
+    return tuple(tuple(cells[i : i + SIDE]) for i in range(0, SIDE**2, SIDE))

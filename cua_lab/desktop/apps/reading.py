@@ -1,0 +1,75 @@
+"""What there is to read on a screen, in the words of a thought.
+
+A transcript has one letter or digit for each cell of the screen, in reading order; other characters
+only separate. A thought is a transcript, and behind it what follows from it. Invariant: both are
+functions of the app's state, so that what a policy says of a screen can be marked cell by cell.
+
+2048: `0000/2302/0400/5044 43 44 row`. Each digit is a power of two (5 is 32), 0 an empty cell;
+then come the two cells that one key merges, each as its row and column, and the line that they
+share.
+"""
+
+from collections.abc import Callable
+from itertools import product
+
+from cua_lab.desktop.apps.rules2048 import SIDE, Board
+
+DIGITS = "0123456789abcdefgh"
+NOTHING = "none"
+Cell = tuple[int, int]
+
+
+def board_transcript(board: Board) -> str:
+    """Four rows of digits: 0 for an empty cell, else the exponent of its power of two."""
+    return "/".join(
+        "".join(DIGITS[value.bit_length() - 1 if value else 0] for value in row) for row in board
+    )
+
+
+def board_thought(board: Board) -> str:
+    """The transcript, and the pair of largest tiles that one key merges."""
+    said = board_transcript(board)
+    pair = largest_pair(board)
+    if pair is None:
+        return f"{said} {NOTHING}"
+    (first, second) = pair
+    cells = " ".join(f"{r + 1}{c + 1}" for r, c in pair)
+    return f"{said} {cells} {'row' if first[0] == second[0] else 'column'}"
+
+
+BOARD_THOUGHTS: dict[str, Callable[[Board], str]] = {
+    "transcript": board_transcript,
+    "pair": board_thought,
+}
+"""What a player of 2048 may say, by the name that a recipe gives it."""
+
+
+def largest_pair(board: Board) -> tuple[Cell, Cell] | None:
+    """The largest two equal tiles with nothing between them in a row or a column; of several the
+    first in reading order, rows before columns."""
+    pairs = [
+        (board[r][c], (r, c), other)
+        for down, (r, c) in product((False, True), product(range(SIDE), repeat=2))
+        if board[r][c] and (other := _next(board, r, c, down)) is not None
+        if board[other[0]][other[1]] == board[r][c]
+    ]
+    if not pairs:
+        return None
+    best = max(pairs, key=lambda pair: pair[0])  # the first of equals
+    return best[1], best[2]
+
+
+def _next(board: Board, row: int, column: int, down: bool) -> Cell | None:
+    """The next tile along the row, or down the column."""
+    for step in range(1, SIDE - (row if down else column)):
+        cell = (row + step, column) if down else (row, column + step)
+        if board[cell[0]][cell[1]]:
+            return cell
+    return None
+
+
+def keys_along(thought: str) -> tuple[str, ...]:
+    """The two keys that push along the line that a thought names; all four where it names none."""
+    if thought.endswith(" row"):
+        return ("left", "right")
+    return ("up", "down") if thought.endswith(" column") else ("left", "right", "up", "down")

@@ -1,0 +1,88 @@
+"""What closed eyes score on every template: a task that they solve teaches nobody to look."""
+
+import random
+
+import pytest
+
+from cua_lab.desktop.apps import Game2048, boards2048
+from cua_lab.envs.browser.env import env as browser
+from cua_lab.envs.lab import blind
+from cua_lab.envs.lab.env import env as lab
+from cua_lab.errors import LabError
+
+READ = [
+    ("2048-near-win", {}, 2, 0.32),
+    ("2048-near-win", {"merges": 1}, 1, 0.56),
+    ("targets-click", {"level": 1}, 1, 0.14),
+    ("targets-click", {"level": 2}, 1, 0.14),
+    ("targets-click", {"level": 3}, 1, 0.14),
+    ("todo-complete", {}, 1, 0.42),
+    ("todo-create", {}, 1, 0.14),
+]
+"""Template, arguments, turns, and the most that a blind sequence may score."""
+SPENT = [
+    ("2048-score", {}, 4, 0.75),
+    ("2048-reach-tile", {}, 8, 1.0),
+]
+"""These two pay for keys: 20 a turn, and no look at the board, go a long way."""
+
+
+@pytest.mark.parametrize(("template", "args", "turns", "most"), READ)
+def test_the_best_blind_sequence_scores_little_where_a_screen_must_be_read(
+    template, args, turns, most
+) -> None:
+    found = blind.best_blind(template, args, max_keys=20, turns=turns)
+    assert found.seeds >= 200
+    assert found.score <= most
+
+
+@pytest.mark.parametrize(("template", "args", "turns", "most"), SPENT)
+def test_keys_without_eyes_score_on_the_templates_that_pay_for_keys(
+    template, args, turns, most, monkeypatch
+) -> None:
+    monkeypatch.setattr(blind, "LONGEST_CYCLE", 3)
+    found = blind.best_blind(template, args, max_keys=20, turns=turns, seeds=200)
+    assert 0.3 < found.score <= most
+
+
+def test_no_template_is_left_out() -> None:
+    told = {row[0] for row in (*READ, *SPENT)}
+    assert told == {*lab.templates, *browser.templates}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_exactly_four_of_sixteen_key_pairs_win_whatever_spawns(seed) -> None:
+    board = boards2048.near_win(64, 2, seed)
+    assert sorted(v for row in board for v in row if v > 8) == [16, 16, 32]
+    assert 2 <= sum(0 < v <= 8 for row in board for v in row) <= 6
+    right = set(boards2048.winning_keys(board, 64, 2))
+    assert len(right) == 4
+    for spawns in range(4):  # the page's generator is another one than the app's
+        for first in boards2048.DIRECTIONS:
+            for second in boards2048.DIRECTIONS:
+                app = Game2048(start=board)
+                app._rng = random.Random(spawns)
+                app.push(first)
+                app.push(second)
+                assert (app.state()["max_tile"] == 64) == ((first, second) in right)
+
+
+def test_boards_differ_and_come_again_with_their_seed() -> None:
+    boards = [boards2048.near_win(64, 2, seed) for seed in range(60)]
+    boards2048.near_win.cache_clear()
+    assert boards == [boards2048.near_win(64, 2, seed) for seed in range(60)]
+    assert len(set(boards)) == 60
+
+
+@pytest.mark.parametrize(
+    ("target", "merges", "message"),
+    [
+        (100, 1, "power of two"),
+        (64, 4, "expected 1 to 3"),
+        (8, 2, "expected 1 to 1"),
+        (64, 0, "1 to 3"),
+    ],
+)
+def test_a_board_that_cannot_be_is_refused(target, merges, message) -> None:
+    with pytest.raises(LabError, match=message):
+        boards2048.near_win(target, merges, 0)
