@@ -33,6 +33,7 @@ CELL_TIMEOUT_S = 600
 LONG_CELL_TIMEOUT_S = 1800
 REAL_BROWSER = ("08_real_browser",)
 """Lessons that need Chromium, an X server and MiniWoB++; elsewhere they are not checked."""
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 LONG_TAG = "nbval-ignore-output"
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -128,7 +129,7 @@ def execute(path: Path, recipe: str) -> Any:
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         number = begun[-1] if begun else 0
-        what = " ".join(str(error).strip().splitlines()[-1:])
+        what = COLOUR.sub("", str(error).strip().splitlines()[-1])
         raise LabError(
             f"{path.name}, {cell_name(number, notebook.cells[number])} failed: {what}"
         ) from error

@@ -24,6 +24,7 @@ from cua_lab.env_package import EnvPackage
 from cua_lab.errors import LabError
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.worker import Plan, Worker
+from cua_lab.records import to_json
 from cua_lab.seeds import derive_seed
 from cua_lab.serving.loopback import open_transport
 from cua_lab.serving.server_check import check_server
@@ -77,9 +78,7 @@ class TaskReport:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able record, one entry an episode included; screenshots stay out."""
-        from cua_lab.run.folder import to_jsonable
-
-        return to_jsonable(
+        return to_json(
             {
                 "overall": asdict(self.overall),
                 "by_task": {name: asdict(result) for name, result in self.by_task.items()},

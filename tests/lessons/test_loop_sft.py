@@ -55,10 +55,10 @@ def test_five_updates_give_the_weights_of_the_real_one(
 
     losses = list(sft(one, noted, steps=5, batch=4))
     settings = real.SftConfig(lr=3e-3)
-    optimizer = real.make_optimizer(other, settings)
+    optimizers = real.make_optimizers(other, settings)
     for step in range(5):
         batch = [real.make_example(other, player(i)) for i in drawn[4 * step : 4 * step + 4]]
-        metrics = real.sft_step(other, optimizer, batch, settings, step + 1)
+        metrics = real.sft_step(other, optimizers, batch, settings, step + 1)
         assert abs(metrics.loss - losses[step]) < 1e-5
     for a, b in zip(one.model.parameters(), other.model.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-4)

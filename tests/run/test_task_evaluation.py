@@ -108,7 +108,7 @@ def test_a_key_file_that_cannot_be_used_is_named(tmp_path) -> None:
 def played_by(answer, monkeypatch, **options) -> list[Episode]:
     """Six episodes, one at a time, against a server that is one function."""
     monkeypatch.setattr(evaluate.httpx, "AsyncHTTPTransport", lambda: httpx.MockTransport(answer))
-    plans = evaluation_plans("cua_lab.envs.lab", ["targets-click"], args={}, episodes=6, seed=0)
+    plans = evaluation_plans(LAB, ["targets-click"], args={}, episodes=6, seed=0)
     playing = play_with_server(
         "http://server/v1/", plans, CONFIG, LocalRuntime(build), concurrency=1, **options
     )
