@@ -11,7 +11,6 @@ the last screenshot.
 """
 
 import asyncio
-import base64
 import json
 from concurrent.futures import Future
 from typing import Any
@@ -22,6 +21,7 @@ import traitlets
 from cua_lab.computer.screen import DeadScreen
 from cua_lab.computer.session import ScreenSession, ToolResult
 from cua_lab.computer.tool import encode_png
+from cua_lab.pictures import base64_text, data_url
 from cua_lab.viz.page import STATIC
 
 PATIENCE_S = 0.5
@@ -113,7 +113,7 @@ class LiveScreen(anywidget.AnyWidget):
 
     def _show(self, png: bytes) -> None:
         self._png = png
-        self.frame = "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+        self.frame = data_url(png)
 
     def _asked(self, _widget: Any, message: Any, _buffers: Any) -> None:
         # JupyterLab may hand messages to a thread of its own (a subshell), but the bench's streams
@@ -134,7 +134,7 @@ class LiveScreen(anywidget.AnyWidget):
         data, metadata = bundle if bundle is not None else ({}, {})
         static: dict[str, Any] = {"text/plain": repr(self)}
         if self._png is not None:
-            static["image/png"] = base64.b64encode(self._png).decode("ascii")
+            static["image/png"] = base64_text(self._png)
             shown = self.size[0] * max(1, round(340 / self.size[0]))  # as live.js has it
             metadata = {**metadata, "image/png": {"width": shown}}
         return {**data, **static}, metadata

@@ -7,8 +7,6 @@ a mean with its standard error for rewards. Invariant: a failed episode (dead sc
 request) is counted as `failed` and enters no rate.
 """
 
-import base64
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +17,7 @@ import httpx
 
 from cua_lab.dataset.evaluation import Rate, wilson
 from cua_lab.errors import LabError
+from cua_lab.pictures import data_url, png_bytes
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.worker import Plan, Worker
 from cua_lab.stats import Estimate, estimate
@@ -150,14 +149,13 @@ def format_estimate(reward: Estimate | None) -> str:
 def _strip(episode: Episode, space: str) -> str:
     from cua_lab.viz.filmstrip import filmstrip
 
-    buffer = io.BytesIO()
-    filmstrip(episode, coordinate_space=space).save(buffer, format="PNG", optimize=True)
-    data = base64.b64encode(buffer.getvalue()).decode("ascii")
+    strip = filmstrip(episode, coordinate_space=space)
+    source = data_url(png_bytes(strip, compress_level=9))
     said = {True: "success", False: "no success", None: "graded"}[episode.success]
     words = f"{episode.id}: {said}, reward {episode.reward}"
     alt = f"Screenshots and actions of episode {episode.id}"
     return (
-        f"<figure><img src='data:image/png;base64,{data}' alt='{escape(alt)}'>"
+        f"<figure><img src='{source}' alt='{escape(alt)}'>"
         f"<figcaption>{escape(words)}</figcaption></figure>"
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 from PIL import Image, ImageDraw, ImageFont
 
 from cua_lab.errors import LabError
+from cua_lab.pictures import to_rgb
 from cua_lab.viz.frames import Frame, frames_of, key_summary
 
 CELL = 224
@@ -82,10 +83,11 @@ def _cross(
 
 def _fit(image: Image.Image) -> Image.Image:
     """CELL pixels wide; small screens stay crisp, large ones are smoothed."""
+    image = to_rgb(image)
     height = max(1, round(image.height * CELL / image.width))
     small = image.width <= CELL
     method = Image.Resampling.NEAREST if small else Image.Resampling.LANCZOS
-    return image.convert("RGB").resize((CELL, height), method)
+    return image.resize((CELL, height), method)
 
 
 def _caption(draw: ImageDraw.ImageDraw, at: tuple[float, float], index: int, frame: Frame) -> None:

@@ -4,13 +4,13 @@ Invariant: a point is a fraction of the screen, (0, 0) top left and (1, 1) botto
 frame can be drawn at any size whatever coordinate space the model speaks.
 """
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from PIL import Image
+
+from cua_lab.pictures import data_url, png_bytes, read_rgb
 
 SPACE_UNITS = {"0-1000": 1000.0, "0-1": 1.0}
 """Coordinate spaces that do not depend on the screen, and the value that means its far edge."""
@@ -66,7 +66,7 @@ def frames_of(episode: Any, *, coordinate_space: str = "0-1000") -> tuple[Frame,
     actions = [*episode.actions[skipped:]]
     actions += [None] * (len(episode.screenshots) - len(actions))
     return tuple(
-        _frame(Image.open(io.BytesIO(png)), action, coordinate_space)
+        _frame(read_rgb(png), action, coordinate_space)
         for png, action in zip(episode.screenshots, actions, strict=True)
     )
 
@@ -116,10 +116,4 @@ def key_summary(keys: Sequence[str]) -> str:
 
 def png_uri(image: Image.Image, *, max_width: int = 768) -> str:
     """The image as a `data:` address, scaled down to `max_width` so that pages stay small."""
-    image = image.convert("RGB")
-    if image.width > max_width:
-        height = max(1, round(image.height * max_width / image.width))
-        image = image.resize((max_width, height), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    image.save(buffer, format="PNG")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+    return data_url(png_bytes(image, compress_level=6, max_width=max_width))

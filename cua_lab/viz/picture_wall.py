@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from cua_lab.dataset import spaces
 from cua_lab.dataset.grounding import box_of, flatten_action, point_of
-from cua_lab.dataset.image_facts import read_image
 from cua_lab.dataset.quality import Verdict
 from cua_lab.errors import LabError
+from cua_lab.pictures import open_rgb
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,15 +90,13 @@ def _card(axes: "Axes", verdict: Verdict, root: str | Path, space: str | None) -
 
 def _picture(row: Mapping[str, Any], root: str | Path) -> "tuple[Image, spaces.Size] | None":
     """A thumbnail and the real size; `None` where the file is no whole image."""
-    from PIL import Image
-
     name = row.get("screenshot")
     path = os.path.join(root, name) if isinstance(name, str) else ""
-    if read_image(path, decode=True).problem is not None:
+    try:
+        small = open_rgb(path)
+    except (LabError, ValueError):  # ValueError: a path with a null byte
         return None
-    with Image.open(path) as image:
-        size = image.size
-        small = image.convert("RGB")
+    size = small.size
     small.thumbnail((THUMB, THUMB))
     return small, size
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cua_lab.errors import LabError
+from cua_lab.pictures import open_rgb
 from cua_lab.stats import Estimate
 from cua_lab.viz.frames import Frame
 
@@ -184,14 +185,11 @@ def episode_frames(
     run: Run, episode: EpisodeRow, *, coordinate_space: str = "0-1000"
 ) -> tuple[Frame, ...]:
     """The screenshots of an episode with the actions that answered them."""
-    from PIL import Image
-
     frames = []
     for turn in episode.turns:
         if turn.frame is None:
             continue
-        with Image.open(run.path / turn.frame) as image:
-            picture = image.convert("RGB")
+        picture = open_rgb(run.path / turn.frame)
         action = {**turn.action, "keys": turn.keys} if turn.keys else turn.action
         if not turn.valid and not action:
             action = {"action": "no valid call"}
