@@ -104,6 +104,8 @@ class Vision:
 
     def patchify(self, source: bytes | Image.Image) -> Patches:
         """Patches of one image; the arrays are shared with the cache and read-only."""
+        if isinstance(source, Image.Image):
+            source = to_rgb(source)  # raw bytes of a palette's picture do not say its colours
         key = _content_key(source)
         if key in self._cache:
             self._cache.move_to_end(key)
