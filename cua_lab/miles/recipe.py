@@ -175,7 +175,7 @@ def load_miles_recipe(path: str | Path = PUBLISHED, overrides: Sequence[str] = (
     source, places = Path(path), Places()
     if not source.is_file():
         raise LabError(f"there is no file {source}; the published recipe is {PUBLISHED}")
-    tree = read_yaml(source.read_text(encoding="utf-8"), source.name, places)
+    tree = read_yaml(source.read_text(encoding="utf-8-sig"), source.name, places)
     if not isinstance(tree, dict) or set(tree) != {KEY}:
         raise LabError(
             f"{source.name}: expected one key, {KEY!r}, with all settings below it (Miles sets each"

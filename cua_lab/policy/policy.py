@@ -130,7 +130,7 @@ def _check_folder(folder: Path) -> None:
     config = folder / "config.json"
     if not config.is_file():
         raise LabError(f"{folder} is not a checkpoint: no config.json; give a Hugging Face folder")
-    family = json.loads(config.read_text(encoding="utf-8")).get("model_type")
+    family = json.loads(config.read_text(encoding="utf-8-sig")).get("model_type")
     if family not in COORDINATES:
         known = ", ".join(COORDINATES)
         raise LabError(f"{folder} holds a model of type {family!r}; this lab drives {known}")

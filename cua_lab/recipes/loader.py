@@ -34,7 +34,7 @@ def recipe_names() -> list[str]:
 def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """A recipe by its name (`laptop`) or its file, with `key.sub=value` overrides on top."""
     path = recipe_file(name_or_path, recipe_names(), kind="recipe")
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8-sig")
     return parse_recipe(text, file=path.name, name=path.stem, overrides=overrides)
 
 

@@ -173,7 +173,7 @@ def sft_recipe_names() -> list[str]:
 def load_sft_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> SftRecipe:
     """A recipe by its name or its file, with `section.key=value` overrides on top."""
     path = recipe_file(name_or_path, sft_recipe_names(), kind="SFT recipe")
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8-sig")
     return parse_sft_recipe(text, file=path.name, name=path.stem, overrides=overrides)
 
 

@@ -79,7 +79,7 @@ class RunFolder:
         path = self.path / name
         if not path.exists():
             return
-        for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        for line in path.read_text(encoding="utf-8-sig").splitlines(keepends=True):
             if line.endswith("\n"):
                 yield json.loads(line)
 

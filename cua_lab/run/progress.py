@@ -84,7 +84,7 @@ class Progress:
         if not path.exists():
             return cls()
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = json.loads(path.read_text(encoding="utf-8-sig"))
             stages = {name: StageProgress.read(s) for name, s in record["stages"].items()}
             return cls(stages, Tally(**record["tally"]), record["seconds"])
         except (ValueError, KeyError, TypeError) as error:

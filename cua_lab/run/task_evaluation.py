@@ -317,7 +317,7 @@ def read_key(path: str) -> str:
     from pathlib import Path
 
     try:
-        key = Path(path).expanduser().read_text(encoding="utf-8").strip()
+        key = Path(path).expanduser().read_text(encoding="utf-8-sig").strip()
     except OSError as error:
         raise LabError(f"the key file {path} cannot be read: {error.strerror}") from error
     if not key:

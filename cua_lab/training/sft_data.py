@@ -79,7 +79,7 @@ def read_training_rows(
 def _rows(path: Path, asking: PromptFormat, space: Space | None) -> Iterator[TrainingRow]:
     if not path.is_file():
         raise LabError(f"there is no file {path}; give a JSONL of samples or conversations")
-    with path.open(encoding="utf-8") as lines:
+    with path.open(encoding="utf-8-sig") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue

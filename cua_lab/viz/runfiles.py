@@ -176,7 +176,7 @@ def read_run(path: str | Path) -> Run:
         steps=tuple(_typed(Step, line) for line in _lines(path / "metrics.jsonl")),
         episodes=tuple(_episode(line) for line in _lines(path / "episodes.jsonl")),
         summary=_summary(_json(summary)) if summary.exists() else None,
-        config=config.read_text(encoding="utf-8") if config.exists() else "",
+        config=config.read_text(encoding="utf-8-sig") if config.exists() else "",
         viewer=_json(viewer) if viewer.exists() else None,
     )
 
@@ -199,7 +199,7 @@ def episode_frames(
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
         raise LabError(f"{path} is not JSON (line {error.lineno}): {error.msg}") from error
 
@@ -207,7 +207,9 @@ def _json(path: Path) -> Any:
 def _lines(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
-    whole = [t for t in path.read_text(encoding="utf-8").splitlines(keepends=True) if t[-1] == "\n"]
+    whole = [
+        t for t in path.read_text(encoding="utf-8-sig").splitlines(keepends=True) if t[-1] == "\n"
+    ]
     return [_line(path, number, text) for number, text in enumerate(whole, 1) if text.strip()]
 
 

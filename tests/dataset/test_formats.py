@@ -455,6 +455,47 @@ def test_files_as_arrays_lines_or_one_object(tmp_path, name, form):
     assert form == "pretty" or json.loads(skipped[0])["row"] == {"broken": 1}
 
 
+BOM = b"\xef\xbb\xbf"
+
+
+@pytest.mark.parametrize("form", ["array", "lines", "pretty"])
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path, form):
+    """pydantic/pydantic-ai#8316: Windows' editors put one before the first line."""
+    text = {
+        "array": json.dumps([SCREENSPOT]),
+        "lines": json.dumps(SCREENSPOT) + "\r\n" + json.dumps(SCREENSPOT),
+        "pretty": json.dumps(SCREENSPOT, indent=2),
+    }[form]
+    (tmp_path / "public").write_bytes(BOM + text.encode())
+    done = convert_file("screenspot", tmp_path / "public", tmp_path / "rows.jsonl")
+    assert (done.rows, done.skipped) == (2 if form == "lines" else 1, 0)
+
+
+def test_a_line_that_is_no_json_is_set_aside_and_the_others_are_read(tmp_path):
+    path = tmp_path / "public"
+    path.write_text(f"{json.dumps(SCREENSPOT)}\n{{broken\n{json.dumps(SCREENSPOT)}\n")
+    done = convert_file("screenspot", path, tmp_path / "rows.jsonl")
+    assert (done.rows, done.skipped) == (2, 1)
+    aside = json.loads(Path(done.skipped_file).read_text())
+    assert aside["number"] == 2
+    assert "{broken" in aside["reason"]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ("[]".encode("utf-16"), "UTF-16"),
+        (b'{"a": "\xe9"}', "byte 7 is 0xe9"),
+        (b"[1,", "no JSON array"),
+    ],
+)
+def test_a_file_that_is_no_json_in_utf8_is_one_error(tmp_path, data, why):
+    (tmp_path / "public").write_bytes(data)
+    with pytest.raises(LabError, match=why):
+        convert_file("screenspot", tmp_path / "public", tmp_path / "rows.jsonl")
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
 def test_a_converted_file_passes_the_quality_filter(shots):
     public = [
         {"img_filename": f"{n}.png", "bbox": [10, 20, 80, 30], "instruction": f"Open item {n}"}
