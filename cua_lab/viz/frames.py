@@ -11,14 +11,15 @@ from typing import Any
 from PIL import Image
 
 from cua_lab.pictures import data_url, png_bytes, read_rgb
+from cua_lab.viz.visible import visible_label
 
 SPACE_UNITS = {"0-1000": 1000.0, "0-1": 1.0}
 """Coordinate spaces that do not depend on the screen, and the value that means its far edge."""
 
+MOST_TEXT = 400
+"""Characters that are shown of a typed text."""
 WORDS = 80
 """Characters that are shown of an answer without a call."""
-SHOWN = str.maketrans({"\t": "⇥", "\n": "↵"})
-"""Keys in a text that a caption would swallow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,9 @@ class Frame:
     ) -> "Frame":
         """A frame from the arguments of a `computer` call, in the space the policy speaks."""
         action = action or {}
-        keys = tuple(str(key) for key in action.get("keys") or ())
+        keys = action.get("keys") or ()
+        keys = keys if isinstance(keys, (list, tuple)) else (keys,)
+        keys = tuple(visible_label(str(key)) for key in keys)
         point = action_point(action, image.size, coordinate_space)
         return cls(image=image, point=point, keys=keys, label=action_label(action))
 
@@ -76,7 +79,7 @@ def _frame(image: Image.Image, action: Any, coordinate_space: str) -> Frame:
         called = None if action is None else action.arguments
         return Frame.of(image, called, coordinate_space=coordinate_space)
     words = " ".join(action.text.split())
-    return Frame(image, label=f"said “{words[:WORDS]}”" if words else "")
+    return Frame(image, label=f"said “{visible_label(words[:WORDS])}”" if words else "")
 
 
 def action_point(
@@ -92,14 +95,21 @@ def action_point(
 
 
 def action_label(action: Mapping[str, Any]) -> str:
-    """`click (435, 210)`, `press left down`, `type "milk"`; empty without an action."""
+    """`click (435, 210)`, `press left down`, `type "milk"`; empty without an action. What a model
+    said is shown, whatever it is: see `visible`."""
+    return visible_label(_label(action))
+
+
+def _label(action: Mapping[str, Any]) -> str:
     name = str(action.get("action", ""))
     if "x" in action and "y" in action:
         return f"{name} ({action['x']}, {action['y']})"
-    if action.get("keys"):
-        return f"{name} {key_summary([str(key) for key in action['keys']])}"
+    keys = action.get("keys")
+    if keys:
+        listed = keys if isinstance(keys, (list, tuple)) else [keys]
+        return f"{name} {key_summary([str(key) for key in listed])}"
     if "text" in action:
-        return f"{name} “{str(action['text']).translate(SHOWN)}”"
+        return f"{name} “{str(action['text'])[:MOST_TEXT]}”"
     return name
 
 

@@ -7,7 +7,6 @@ says so: those are the rows one most wants to see.
 import os
 import textwrap
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,16 +126,6 @@ def _mark(
 
 def _short(text: Any, lines: int) -> str:
     words = text if isinstance(text, str) and text.strip() else "(no instruction)"
-    drawable = "".join(letter if ord(letter) in _glyphs() else "□" for letter in words)
-    # matplotlib reads $...$ as mathematics
-    wrapped = textwrap.wrap(drawable.replace("$", r"\$"), 40)[:lines]
-    return "\n".join(wrapped)
+    from cua_lab.viz.visible import plot_text, visible_label
 
-
-@cache
-def _glyphs() -> frozenset[int]:
-    """What matplotlib's own font can draw; anything else would be a warning and a crossed box."""
-    from matplotlib import font_manager
-
-    font = font_manager.get_font(font_manager.findfont("DejaVu Sans"))
-    return frozenset(font.get_charmap()) | {ord("\n"), ord("\t")}
+    return "\n".join(textwrap.wrap(plot_text(visible_label(" ".join(words.split()))), 40)[:lines])
