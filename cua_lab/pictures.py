@@ -14,7 +14,7 @@ import binascii
 import io
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -128,19 +128,21 @@ def png_bytes(
     *,
     compress_level: int = 1,
     max_width: int | None = None,
-    colours: int | None = None,
+    palette: Sequence[tuple[int, int, int]] | None = None,
 ) -> bytes:
-    """The image as PNG, scaled down to `max_width`, with at most so many `colours` (for drawings).
+    """The image as PNG, scaled down to `max_width`; level 1 is 1.7x as fast as the default 6.
 
-    Level 1 is 1.7x as fast as the default 6.
+    With a `palette` it has these colours alone, which makes drawings small.
     """
     if image.mode != "RGB" or image.info:
         image = to_rgb(image)
     if max_width is not None and image.width > max_width:
         height = max(1, round(image.height * max_width / image.width))
         image = image.resize((max_width, height), Image.Resampling.LANCZOS)
-    if colours is not None:
-        image = image.quantize(colours)
+    if palette is not None:
+        ink = Image.new("P", (1, 1))
+        ink.putpalette([value for colour in palette for value in colour])
+        image = image.quantize(palette=ink, dither=Image.Dither.NONE)
     buffer = io.BytesIO()
     image.save(buffer, format="PNG", compress_level=compress_level)
     return buffer.getvalue()

@@ -52,6 +52,8 @@ class ScreenSession:
     url: str
     tool: ComputerTool
     _screen: Screen
+    closed: bool = False
+    """After `close` every call fails."""
 
     @classmethod
     async def open(cls, app: App, config: ToolConfig | None = None) -> "ScreenSession":
@@ -81,6 +83,7 @@ class ScreenSession:
 
     async def close(self) -> None:
         """Hang up and stop serving."""
+        self.closed = True
         await self._screen.close()
         if self.server is not None:
             await self.server.close()

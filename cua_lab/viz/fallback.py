@@ -14,7 +14,7 @@ from typing import Any
 
 from cua_lab.pictures import data_url, png_bytes, read_data_url, read_rgb
 from cua_lab.viz.page import render
-from cua_lab.viz.token_picture import token_picture
+from cua_lab.viz.token_picture import PALETTE, token_picture
 from cua_lab.viz.visible import visible, visible_label
 
 STYLES = {
@@ -64,7 +64,7 @@ def summary(member: dict[str, Any]) -> str:
 def _member(member: dict[str, Any], vocab: dict[str, str]) -> dict[str, Any]:
     image = token_picture(member, vocab)
     picture = {
-        "source": data_url(png_bytes(image, compress_level=9, colours=16)),
+        "source": data_url(png_bytes(image, compress_level=9, palette=PALETTE)),
         "width": image.width // 2,
         "alt": f"The tokens of {member['name']}, coloured by role: {summary(member)}",
     }

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from cua_lab.viz.visible import visible, visible_label
 
 WIDTH, LINE, GUTTER, EDGE, SIZE = 1440, 36, 230, 16, 22
 """Pixels; it is shown at half its size, so that it is sharp on every screen."""
-MOST_LINES = 30
+MOST_LINES = 22
 LONGEST = 120
 """Characters of one token; a system prompt can be a single one."""
 PAPER, INK, MARK = "#ffffff", "#14161a", "#4a4f58"
@@ -27,6 +27,22 @@ FILL = {
     "image": "#d8f3dc",
     "resynced": "#fbdcec",
 }
+
+
+def _blends() -> Iterator[tuple[int, int, int]]:
+    """Each ground, and the edges of letters on it."""
+    ink = ImageColor.getrgb(INK)
+    for ground in (PAPER, *FILL.values()):
+        for share in (0, 0.33, 0.67):
+            mixed = [
+                round(a + share * (b - a))
+                for a, b in zip(ImageColor.getrgb(ground), ink, strict=False)
+            ]
+            yield mixed[0], mixed[1], mixed[2]
+
+
+PALETTE = (*_blends(), ImageColor.getrgb(MARK)[:3], ImageColor.getrgb(INK)[:3])
+"""The picture's colours: 23, so that it is stored in about 40 kB."""
 
 
 @dataclass(frozen=True, slots=True)
