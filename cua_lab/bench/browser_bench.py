@@ -6,8 +6,6 @@ number of actions alone, so that no frame is judged by another frame.
 """
 
 import asyncio
-import base64
-import io
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from cua_lab.computer.settling import FixedSleep, QuietFramebuffer, Settle
 from cua_lab.computer.tool import ComputerTool
 from cua_lab.desktop.chromium import ChromiumDesktop
 from cua_lab.desktop.pool import DesktopPool
+from cua_lab.pictures import png_bytes, read_base64, read_rgb
 
 # Each key moves a bar to the next of eight places: a frame half way is stale.
 PAGE = """data:text/html,<!doctype html><style>body{margin:0;overflow:hidden;background:white}
@@ -148,11 +147,9 @@ async def screenshot_paths(*, repeats: int = 15) -> Paths:
 
 
 def _downscaled(png: bytes, width: int) -> bytes:
-    image = Image.open(io.BytesIO(png))
+    image = read_rgb(png)
     size = (width, round(image.height * width / image.width))
-    buffer = io.BytesIO()
-    image.resize(size, Image.Resampling.LANCZOS).save(buffer, format="PNG")
-    return buffer.getvalue()
+    return png_bytes(image.resize(size, Image.Resampling.LANCZOS), compress_level=6)
 
 
 async def together(count: int = 4, *, actions: int = 40) -> Together:
@@ -180,4 +177,4 @@ async def together(count: int = 4, *, actions: int = 40) -> Together:
 
 
 def _pixels(result: Any) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(result.content[-1].data))))
+    return np.asarray(read_rgb(read_base64(result.content[-1].data)))

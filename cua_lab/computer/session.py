@@ -8,8 +8,6 @@ takes the same way as a policy's, over a socket and back; nothing touches the ap
 """
 
 import asyncio
-import base64
-import io
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +21,7 @@ from cua_lab.computer.tool import ComputerTool
 from cua_lab.desktop.app import App
 from cua_lab.desktop.rfb import RFBServer
 from cua_lab.hud_quirks import silence_cancelled_streams
+from cua_lab.pictures import read_base64, read_rgb
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class ToolResult:
         """The screenshot as a picture."""
         if self.png is None:
             raise ValueError(f"an error comes without a screenshot: {self.text}")
-        return Image.open(io.BytesIO(self.png)).convert("RGB")
+        return read_rgb(self.png)
 
 
 @dataclass(slots=True)
@@ -54,6 +53,8 @@ class ScreenSession:
     url: str
     tool: ComputerTool
     _screen: Screen
+    closed: bool = False
+    """After `close` every call fails."""
 
     @classmethod
     async def open(cls, app: App, config: ToolConfig | None = None) -> "ScreenSession":
@@ -77,10 +78,11 @@ class ScreenSession:
         result = await self.tool.execute(arguments)
         text = "".join(part.text for part in result.content if part.type == "text")
         images = [part.data for part in result.content if part.type == "image"]
-        return ToolResult(result.isError, text, base64.b64decode(images[-1]) if images else None)
+        return ToolResult(result.isError, text, read_base64(images[-1]) if images else None)
 
     async def close(self) -> None:
         """Hang up and stop serving."""
+        self.closed = True
         await self._screen.close()
         if self.server is not None:
             await self.server.close()

@@ -10,9 +10,7 @@ raises `DeadScreen`, which ends the episode as a failure: a broken desktop is no
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import io
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -39,6 +37,7 @@ from cua_lab.computer.schema import (
 )
 from cua_lab.computer.screen import DeadScreen
 from cua_lab.hud_quirks import reconnect
+from cua_lab.pictures import base64_text, png_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,8 +108,7 @@ class ComputerTool(RFBTool):
     async def screenshot(self) -> MCPToolResult:
         """The settled screen as a PNG of the width that the model sees."""
         png = encode_png(await self.config.settle(self), self.view.size)
-        data = base64.b64encode(png).decode("ascii")
-        image = mcp_types.ImageContent(type="image", mimeType="image/png", data=data)
+        image = mcp_types.ImageContent(type="image", mimeType="image/png", data=base64_text(png))
         return MCPToolResult(content=[image])
 
     async def frame(self) -> np.ndarray:
@@ -281,9 +279,7 @@ def encode_png(frame: np.ndarray, size: tuple[int, int]) -> bytes:
             image = image.reduce(int(across))
         else:  # LANCZOS takes twice as long, and letters are no easier to read
             image = image.resize(size, Image.Resampling.HAMMING)
-    buffer = io.BytesIO()
-    image.convert("RGB").save(buffer, format="PNG", compress_level=1)
-    return buffer.getvalue()
+    return png_bytes(image.convert("RGB"))
 
 
 def _image_of(frame: np.ndarray) -> Image.Image:

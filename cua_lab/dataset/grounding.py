@@ -218,7 +218,7 @@ def read_samples(path: str | Path, *, space: Space | None = None) -> Iterator[Gr
     """The samples of a JSONL file that has passed the check, one at a time."""
     import json
 
-    with open(path, encoding="utf-8") as lines:
+    with open(path, encoding="utf-8-sig") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue

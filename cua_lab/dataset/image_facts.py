@@ -7,8 +7,6 @@ Invariant: a broken file is a fact with a sentence, never an exception. The cach
 """
 
 import os
-import struct
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +14,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from cua_lab.dataset.spaces import Size
+from cua_lab.errors import LabError
+from cua_lab.pictures import open_rgb, size_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -54,28 +54,14 @@ def reader(*, decode: bool, cached: int = CACHED) -> Callable[[str], ImageFacts]
 
 def read_image(path: str, *, decode: bool) -> ImageFacts:
     """The facts of one file."""
-    from PIL import Image
-
     size = None
     try:
         if not os.path.isfile(path):
             return ImageFacts(problem=f"{path} does not exist", missing=True)
-        with Image.open(path) as image:
-            size = image.size
-            if not decode:
-                return ImageFacts(size=size)
-            return _pixel_facts(image.convert("RGB"))
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        EOFError,
-        OverflowError,
-        struct.error,
-        zlib.error,
-        Image.DecompressionBombError,
-    ) as error:  # what Pillow raises on broken files
-        return ImageFacts(size=size, problem=f"{path}: {type(error).__name__}: {error}")
+        size = size_of(path, "the screenshot")
+        return _pixel_facts(open_rgb(path, "the screenshot")) if decode else ImageFacts(size=size)
+    except (LabError, ValueError) as error:  # ValueError: a path with a null byte
+        return ImageFacts(size=size, problem=str(error))
 
 
 def _pixel_facts(image: "Image") -> ImageFacts:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from cua_lab.dataset.files import show
 from cua_lab.dataset.spaces import Box, Point, contains
 from cua_lab.errors import LabError
+from cua_lab.pictures import to_rgb
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -172,7 +173,7 @@ def draw(image: "Image", elements: tuple[Element, ...], *, target: Box | None = 
     """A copy of the screenshot with numbered boxes; icons blue, text grey, the target red."""
     from PIL import ImageDraw
 
-    copy = image.convert("RGB")
+    copy = to_rgb(image)
     pen = ImageDraw.Draw(copy)
     for index, element in enumerate(elements):
         box = _pixels(element.bbox, copy.size)

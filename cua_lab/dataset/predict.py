@@ -20,6 +20,7 @@ from cua_lab.dataset.grounding import GroundingSample
 from cua_lab.dataset.prompt_format import PromptFormat
 from cua_lab.dataset.spaces import Point, Size
 from cua_lab.errors import LabError
+from cua_lab.pictures import open_rgb, png_bytes, size_of
 
 if TYPE_CHECKING:
     from cua_lab.policy.policy import Policy
@@ -163,20 +164,10 @@ async def ask(
 
 def picture_of(question: Question) -> tuple[bytes, Size]:
     """The screenshot as PNG, and its size."""
-    import io
-
-    from cua_lab.policy.vision import to_image
-
-    try:
-        image = to_image(question.screenshot.read_bytes())
-    except OSError as error:
-        path, why = question.screenshot, error.strerror
-        raise LabError(f"the screenshot {path} cannot be read: {why}") from error
+    image = open_rgb(question.screenshot, "the screenshot")
     if question.blank:
         image.paste((232, 232, 232), (0, 0, *image.size))
-    buffer = io.BytesIO()
-    image.save(buffer, format="PNG", compress_level=1)
-    return buffer.getvalue(), image.size
+    return png_bytes(image), image.size
 
 
 def arguments_of(answer: Any) -> dict[str, Any] | None:
@@ -205,11 +196,4 @@ def sized(sample: GroundingSample, root: Path) -> GroundingSample:
     """The sample with its screenshot's size, which pixels need to become fractions."""
     if sample.image_size is not None:
         return sample
-    from PIL import Image
-
-    path = root / sample.screenshot
-    try:
-        with Image.open(path) as image:
-            return replace(sample, image_size=image.size)
-    except OSError as error:
-        raise LabError(f"the screenshot {path} cannot be read: {error}") from error
+    return replace(sample, image_size=size_of(root / sample.screenshot, "the screenshot"))

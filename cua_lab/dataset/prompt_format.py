@@ -148,7 +148,7 @@ def load_asking(path: str | Path) -> PromptFormat:
 
     file = Path(path, FILE) if Path(path).is_dir() else Path(path)
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(file.read_text(encoding="utf-8-sig"))
         geometry = found.pop("geometry")
         found["actions"] = tuple(found["actions"])
         return PromptFormat(**found, geometry=None if geometry is None else Geometry(**geometry))

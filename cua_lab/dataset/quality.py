@@ -7,6 +7,7 @@ of `"row"` where the line is not JSON.
 Invariant: no row, however broken, stops the run, and memory does not grow with the file.
 """
 
+import codecs
 import json
 import os
 import time
@@ -212,7 +213,10 @@ def _refuse_unreadable(source: Path) -> None:
     if not source.is_file():
         raise LabError(f"{source} is not a file; expected a JSONL file, one sample a line")
     with open(source, "rb") as stream:
-        if stream.read(4096).lstrip()[:1] == b"[":
+        start = stream.read(4096)
+        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise LabError(f"{source} is UTF-16, as PowerShell's > writes it; save it as UTF-8")
+        if start.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"[":
             raise LabError(
                 f"{source} is one JSON array, not one object a line;"
                 " turn a public format into rows with `cua-lab data convert`"

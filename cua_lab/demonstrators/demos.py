@@ -8,7 +8,6 @@ are drawn by the app itself and equal what a screen over RFB would have sent.
 The players are weak on purpose: a policy warmed up on perfect play leaves GRPO nothing to find.
 """
 
-import io
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from PIL import Image
 
 from cua_lab.errors import LabError
+from cua_lab.pictures import png_bytes
 
 if TYPE_CHECKING:
     from cua_lab.computer.coordinates import View
@@ -80,9 +80,7 @@ class Demonstrator(Protocol):
 
 def png_of(image: Image.Image) -> bytes:
     """A screenshot as the computer tool encodes it."""
-    buffer = io.BytesIO()
-    image.save(buffer, format="PNG", compress_level=1)
-    return buffer.getvalue()
+    return png_bytes(image)
 
 
 class _Conversation:

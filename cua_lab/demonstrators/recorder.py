@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.pictures import read_rgb
+
 if TYPE_CHECKING:
     from cua_lab.demonstrators.demos import Demo, PromptContext
     from cua_lab.desktop.chromium import ChromiumDesktop
@@ -95,13 +97,9 @@ class Recorder:
 
 def demo_of(scene: "PromptContext", task: str, episode: "Episode") -> "Demo":
     """An episode as a conversation, without a closing `finish`: the last call has ended it."""
-    import io
-
-    from PIL import Image
-
     from cua_lab.demonstrators.demos import _Conversation
 
-    screens = [Image.open(io.BytesIO(png)).convert("RGB") for png in episode.screenshots]
+    screens = [read_rgb(png) for png in episode.screenshots]
     calls: list[Any] = [a.arguments for a in episode.actions if a.arguments and a.screenshot]
     talk = _Conversation(scene, task, screens[0])
     for i, call in enumerate(calls):

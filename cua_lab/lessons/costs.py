@@ -33,6 +33,16 @@ def token_parts(recipe: "MilesRecipe") -> dict[str, tuple[int, ...]]:
     }
 
 
+def binding_limit(recipe: "MilesRecipe") -> tuple[int, str]:
+    """Tokens that an episode may have, as `preflight` counts them, and which setting says so:
+    Miles bounds the whole context and, apart from it, what follows the first prompt."""
+    whole, answers = recipe.context.limit, recipe.context.response
+    after_prompt = answers + costs_of(recipe).prompt_tokens
+    if after_prompt < whole:
+        return after_prompt, "context.response + the first prompt:"
+    return whole, "context.limit"
+
+
 def token_figure(recipe: "MilesRecipe") -> "Figure":
     """A turn above, an episode below, in tokens by who put them there."""
     from cua_lab.viz.picture import Picture
@@ -43,9 +53,9 @@ def token_figure(recipe: "MilesRecipe") -> "Figure":
         turn, episode = figure.subplots(2, 1, height_ratios=(1, 2))
         _bars(turn, {"a turn": parts.pop("a turn")})
         _bars(episode, parts)
-        limit = recipe.context.limit
+        limit, name = binding_limit(recipe)
         episode.axvline(limit, color=INK, linestyle=DASHES[1])
-        episode.text(limit, -0.62, f" context.limit {limit}", fontsize=9, va="center")
+        episode.text(limit, -0.62, f" {name} {limit}", fontsize=9, va="center")
         episode.set_xlabel("tokens")
         figure.legend(*turn.get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
@@ -94,7 +104,8 @@ def sweep_figure(recipe: "MilesRecipe", widths: Sequence[int], turns: Sequence[i
             pixels.plot(
                 widths, [c.batch_bytes / 2**30 for c in mine], label=f"{most} turns", **look
             )
-        _limit(tokens, recipe.context.limit, "context.limit")
+        most_tokens, name = binding_limit(recipe)
+        _limit(tokens, most_tokens, f"{name} {most_tokens}")
         for minutes in (10, recipe.cluster.timeout_minutes):
             _limit(pixels, minutes / MINUTES_PER_GIB, f"{minutes} minutes")
         tokens.set_title("tokens of a typical episode")

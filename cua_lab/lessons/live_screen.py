@@ -11,7 +11,6 @@ the last screenshot.
 """
 
 import asyncio
-import base64
 import json
 from concurrent.futures import Future
 from pathlib import Path
@@ -23,10 +22,12 @@ import traitlets
 from cua_lab.computer.screen import DeadScreen
 from cua_lab.computer.session import ScreenSession, ToolResult
 from cua_lab.computer.tool import encode_png
+from cua_lab.pictures import base64_text, data_url
 
 STATIC = Path(__file__).parent / "static"
 PATIENCE_S = 0.5
 """A look at a screen that rests."""
+GONE = "the desktop was closed: run this cell again"
 SLOWEST_S = 0.04
 """Between two frames: 25 a second are enough for an eye."""
 
@@ -76,14 +77,18 @@ class LiveScreen(anywidget.AnyWidget):
 
     async def call(self, arguments: dict[str, Any]) -> ToolResult:
         """Send one call, show the outcome, and return it."""
-        async with self._turn:
-            shown = await self._bench.call(arguments)
+        try:
+            async with self._turn:
+                shown = await self._bench.call(arguments)
+            state = self._bench.app.state() if self._watch else {}
+            self.state = ", ".join(f"{name}: {json.dumps(state[name])}" for name in self._watch)
+        except Exception as error:
+            self._failed(arguments, error)
+            raise
         self.sent = json.dumps(arguments, ensure_ascii=False)
         self.error, self.said = shown.error, shown.text
         if shown.png is not None:
             self._show(shown.png)
-        state = self._bench.app.state() if self._watch else {}
-        self.state = ", ".join(f"{name}: {json.dumps(state[name])}" for name in self._watch)
         return shown
 
     def follow(self) -> None:
@@ -97,6 +102,15 @@ class LiveScreen(anywidget.AnyWidget):
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    def _failed(self, arguments: Any, error: BaseException) -> None:
+        """Say why nothing happened: nobody sees the exception of a message from the browser."""
+        self.sent = json.dumps(arguments, ensure_ascii=False)
+        self.error = True
+        if self._bench.closed or isinstance(error, DeadScreen):
+            self.said = GONE
+        else:
+            self.said = f"{type(error).__name__}: {error}"
 
     async def _follow(self) -> None:
         eyes = await ScreenSession.on(self._bench.url, self._bench.tool.config)
@@ -114,14 +128,26 @@ class LiveScreen(anywidget.AnyWidget):
 
     def _show(self, png: bytes) -> None:
         self._png = png
-        self.frame = "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+        self.frame = data_url(png)
 
     def _asked(self, _widget: Any, message: Any, _buffers: Any) -> None:
         # JupyterLab may hand messages to a thread of its own (a subshell), but the bench's streams
         # belong to the loop that opened them: from another one every second call hung.
-        future = asyncio.run_coroutine_threadsafe(self.call(message["call"]), self._loop)
+        asked = self.call(message["call"])
+        try:
+            future = asyncio.run_coroutine_threadsafe(asked, self._loop)
+        except RuntimeError:  # the loop that opened the bench has ended
+            asked.close()
+            self.sent, self.error, self.said = json.dumps(message["call"]), True, GONE
+            return
         self._asked_for.add(future)
-        future.add_done_callback(self._asked_for.discard)
+        future.add_done_callback(self._answered)
+
+    def _answered(self, future: Future[ToolResult]) -> None:
+        """Read the outcome, so that no exception is lost; `call` has shown it already."""
+        self._asked_for.discard(future)
+        if not future.cancelled():
+            future.exception()
 
     def __repr__(self) -> str:
         words = f"error: {self.said}" if self.error else self.said or "a screenshot"
@@ -135,9 +161,10 @@ class LiveScreen(anywidget.AnyWidget):
         data, metadata = bundle if bundle is not None else ({}, {})
         static: dict[str, Any] = {"text/plain": repr(self)}
         if self._png is not None:
-            static["image/png"] = base64.b64encode(self._png).decode("ascii")
+            static["image/png"] = base64_text(self._png)
             shown = self.size[0] * max(1, round(340 / self.size[0]))  # as live.js has it
-            metadata = {**metadata, "image/png": {"width": shown}}
+            alt = f"The screen after {self.sent}"
+            metadata = {**metadata, "image/png": {"width": shown, "alt": alt}}
         return {**data, **static}, metadata
 
 

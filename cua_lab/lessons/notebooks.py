@@ -149,6 +149,7 @@ def _comparable_cell(cell: Any) -> list[str]:
             for mime in ("image/png", "image/jpeg"):
                 if mime in output.get("data", {}):
                     output["data"][mime] = "(picture)"
+                output.get("metadata", {}).pop(mime, None)  # its size and description
         text = json.dumps(outputs, indent=1, sort_keys=True)
         lines += ["\n", *text.splitlines(keepends=True), "\n"]
     return lines

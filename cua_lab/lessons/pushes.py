@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cua_lab.errors import LabError
-from cua_lab.viz.fallback import GLYPHS
 from cua_lab.viz.style import COLOURS, INK, paper
+from cua_lab.viz.visible import plot_text, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +43,8 @@ def push_figure(
 
 def shown(token: str) -> str:
     """A token in a few characters, spaces and newlines visible."""
-    text = token.translate(GLYPHS)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 4]}…{text[-3:]}"
+    text = visible(token)
+    return plot_text(text if len(text) <= LONGEST else f"{text[: LONGEST - 4]}…{text[-3:]}")
 
 
 def _strip(axes: "Axes", name: str, values: Sequence[float | None], limit: float) -> None:

@@ -6,8 +6,8 @@ Invariant: tokens stand in the order in which they were said, from top to bottom
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cua_lab.viz.fallback import GLYPHS
 from cua_lab.viz.style import COLOURS, INK, paper
+from cua_lab.viz.visible import plot_text, visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,5 +41,5 @@ def token_bars(texts: Sequence[str], probabilities: Sequence[float]) -> "Figure"
 
 def _label(text: str) -> str:
     """Visible glyphs for spaces and newlines, and `$` kept from being mathematics."""
-    shown = text.translate(GLYPHS).replace("$", r"\$")
-    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
+    shown = visible(text)
+    return plot_text(shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…")

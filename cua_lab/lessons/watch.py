@@ -5,12 +5,12 @@ run, which then keeps what is done.
 """
 
 import asyncio
-import base64
 from collections.abc import Awaitable
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cua_lab.pictures import base64_text
 from cua_lab.viz.curves import curves
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ async def watched(job: Awaitable[T], path: Path, *, every_s: float = 10.0) -> T:
 def _picture(path: Path) -> dict[str, str]:
     """Drawn in a thread: a second on the event loop is a second in which no screen answers."""
     figure: Picture = curves(path, title="learning curves")  # type: ignore[assignment]
-    png = base64.b64encode(figure._repr_png_()).decode("ascii")
+    png = base64_text(figure._repr_png_())
     return {"image/png": png, "text/plain": "learning curves"}
 
 

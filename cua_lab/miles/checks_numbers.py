@@ -44,7 +44,7 @@ def _weights(folder: Path) -> int:
 def _parser(recipe: MilesRecipe, folder: Path) -> Check:
     parser = recipe.model.tool_call_parser
     files = ("chat_template.jinja", "chat_template.json", "tokenizer_config.json")
-    texts = [(folder / name).read_text("utf-8") for name in files if (folder / name).is_file()]
+    texts = [(folder / name).read_text("utf-8-sig") for name in files if (folder / name).is_file()]
     mark = PARSERS.get(parser)
     if mark is None:
         known = ", ".join(PARSERS)
@@ -94,7 +94,7 @@ def _family(folder: Path) -> str:
     config = folder / "config.json"
     if not config.is_file():
         return "unknown"
-    return str(json.loads(config.read_text(encoding="utf-8")).get("model_type"))
+    return str(json.loads(config.read_text(encoding="utf-8-sig")).get("model_type"))
 
 
 def context(recipe: MilesRecipe) -> Iterator[Check]:

@@ -23,7 +23,7 @@ def credentials(recipe: MilesRecipe) -> Iterator[Check]:
     path = Path(recipe.runtime.key_file).expanduser()
     write = f"write Daytona's key into it: install -D -m 600 /dev/stdin {path}"
     try:
-        empty = not path.read_text(encoding="utf-8").strip()
+        empty = not path.read_text(encoding="utf-8-sig").strip()
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
         seen = " (the variable is set here, but workers get paths only)"

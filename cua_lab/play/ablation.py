@@ -5,12 +5,12 @@ Invariant: the desktop, the grader and the words of the prompt are untouched, an
 conversation is replaced by the same bytes in every turn, so that prompts still extend each other.
 """
 
-import io
 import json
 from collections.abc import Callable, Sequence
 
 import httpx
 
+from cua_lab.pictures import png_bytes, size_of
 from cua_lab.policy.template import image_bytes, image_part
 
 Screens = Callable[[int, bytes], bytes]
@@ -53,11 +53,7 @@ def blank(index: int, real: bytes) -> bytes:
     """A plain grey screen of the same size."""
     from PIL import Image
 
-    with Image.open(io.BytesIO(real)) as image:
-        size = image.size
-    buffer = io.BytesIO()
-    Image.new("RGB", size, (232, 232, 232)).save(buffer, format="PNG", compress_level=1)
-    return buffer.getvalue()
+    return png_bytes(Image.new("RGB", size_of(real), (232, 232, 232)))
 
 
 def screens_of(others: Sequence[bytes]) -> Screens:

@@ -30,6 +30,7 @@ from cua_lab.computer.schema import NAME, CallError, parse_call
 from cua_lab.computer.screen import connect
 from cua_lab.computer.tool import ComputerTool
 from cua_lab.hud_quirks import forget_hud_account, silence_cancelled_streams
+from cua_lab.pictures import data_url_of
 
 if TYPE_CHECKING:
     from hud.agents.tool_agent import RunState
@@ -129,7 +130,7 @@ async def _append_screenshot(run: Run, state: RunState[ChatCompletionMessagePara
     assert isinstance(tool, ComputerTool)
     image = (await tool.screenshot()).content[0]
     assert isinstance(image, mcp_types.ImageContent)
-    url = f"data:{image.mimeType};base64,{image.data}"
+    url = data_url_of(image.data, image.mimeType)
     content = cast("list[dict[str, Any]]", _user_message(state)["content"])
     content.append({"type": "image_url", "image_url": {"url": url}})
     message = mcp_types.PromptMessage(role="user", content=image)

@@ -19,7 +19,7 @@ def load_key(key_file: str | Path, variable: str) -> str:
         return os.environ[variable]
     path = Path(key_file).expanduser()
     try:
-        key = path.read_text(encoding="utf-8").strip()
+        key = path.read_text(encoding="utf-8-sig").strip()
     except OSError as error:
         raise LabError(
             f"no {variable}: cannot read {path} ({error.strerror}); write the key into that file,"
@@ -34,7 +34,7 @@ def load_key(key_file: str | Path, variable: str) -> str:
 def read_key(path: Path) -> str:
     """The one line of a file that only its owner can read."""
     try:
-        mode, text = path.stat().st_mode, path.read_text(encoding="utf-8").strip()
+        mode, text = path.stat().st_mode, path.read_text(encoding="utf-8-sig").strip()
     except OSError as error:
         raise LabError(f"cannot read the key file {path}: {error.strerror}") from error
     if mode & (stat.S_IRWXG | stat.S_IRWXO):

@@ -9,7 +9,6 @@ server's error or a grader that could not read its state make a `failed` episode
 """
 
 import asyncio
-import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
 
+from cua_lab.pictures import read_base64
 from cua_lab.stitching.turn import Turn
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _last_image(step: "ToolStep | None") -> bytes | None:
     """HUD shows the model only the last image of a result."""
     content = step.result.content if step and step.result else []
     images = [item.data for item in content if item.type == "image"]
-    return base64.b64decode(images[-1]) if images else None
+    return read_base64(images[-1]) if images else None
 
 
 def _screenshots(run: "Run") -> tuple[bytes, ...]:
@@ -214,7 +214,7 @@ def _screenshots(run: "Run") -> tuple[bytes, ...]:
             images += [image] if image is not None else []
         elif step.source == "user":
             contents = [message.content for message in step.messages or []]
-            images += [base64.b64decode(c.data) for c in contents if c.type == "image"]
+            images += [read_base64(c.data) for c in contents if c.type == "image"]
     return tuple(images)
 
 

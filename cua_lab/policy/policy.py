@@ -142,7 +142,7 @@ def _check_folder(folder: Path) -> None:
     if not config.is_file():
         raise LabError(f"{folder} is not a checkpoint: no config.json; give a Hugging Face folder")
     try:
-        family = json.loads(config.read_text(encoding="utf-8")).get("model_type")
+        family = json.loads(config.read_text(encoding="utf-8-sig")).get("model_type")
     except (OSError, ValueError, AttributeError) as error:
         raise LabError(f"{config} cannot be read as a JSON object: {error}") from error
     if family not in COORDINATES:

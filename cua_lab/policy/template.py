@@ -6,14 +6,13 @@ a rendered prompt, the canonical text of the answer, `<|im_end|>` and a newline 
 next turn's prompt, so nothing that was sampled is ever re-tokenised.
 """
 
-import base64
-import binascii
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from cua_lab.errors import LabError
+from cua_lab.pictures import data_url, read_data_url
 from cua_lab.policy.pieces import pieces_of
 
 Message = dict[str, Any]
@@ -92,8 +91,7 @@ def images_of(messages: Sequence[Message]) -> list[bytes]:
 
 def image_part(png: bytes) -> dict[str, Any]:
     """A PNG as HUD puts it into a message."""
-    url = "data:image/png;base64," + base64.b64encode(png).decode("ascii")
-    return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "image_url", "image_url": {"url": data_url(png)}}
 
 
 def _is_image(part: Any) -> bool:
@@ -104,14 +102,7 @@ def image_bytes(part: dict[str, Any]) -> bytes:
     """The encoded image of a message's image part; raises `LabError` for all but a data URL."""
     url = part.get("image_url")
     url = url.get("url") if isinstance(url, dict) else url
-    if not isinstance(url, str) or not url.startswith("data:image/") or ";base64," not in url:
-        raise LabError(
-            f"an image came as {str(url)[:40]!r}; send it as a data URL: data:image/png;base64,..."
-        )
-    try:
-        return base64.b64decode(url.split(";base64,", 1)[1], validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise LabError(f"an image's base64 cannot be decoded: {error}") from error
+    return read_data_url(url)
 
 
 def _for_template(message: Message, index: int) -> Message:

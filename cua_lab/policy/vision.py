@@ -6,7 +6,6 @@ bit for bit, also on the fast path for images that need no resizing.
 """
 
 import hashlib
-import io
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from cua_lab.errors import LabError
+from cua_lab.pictures import to_rgb
 
 Patches = tuple[np.ndarray, np.ndarray]
 """pixel_values float32 (n_patches, patch_dim), grid_thw int64 (1, 3)."""
@@ -79,15 +79,7 @@ def tokens_of(grid_thw: np.ndarray, merge: int = 2) -> list[int]:
 
 def to_image(source: bytes | Image.Image) -> Image.Image:
     """An RGB image from encoded bytes; a file that cannot be read is the sender's mistake."""
-    if isinstance(source, Image.Image):
-        return source.convert("RGB")
-    try:
-        return Image.open(io.BytesIO(source)).convert("RGB")
-    except (OSError, SyntaxError, ValueError) as error:
-        head = source[:8].hex(" ")
-        raise LabError(
-            f"cannot read an image of {len(source)} bytes (starts {head}): {error}; send a PNG"
-        ) from error
+    return to_rgb(source)
 
 
 @dataclass(slots=True)
@@ -113,6 +105,8 @@ class Vision:
 
     def patchify(self, source: bytes | Image.Image) -> Patches:
         """Patches of one image; the arrays are shared with the cache and read-only."""
+        if isinstance(source, Image.Image):
+            source = to_rgb(source)  # raw bytes of a palette's picture do not say its colours
         key = _content_key(source)
         if key in self._cache:
             self._cache.move_to_end(key)

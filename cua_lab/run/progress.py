@@ -107,7 +107,7 @@ class Progress:
         if not path.exists():
             return cls()
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = json.loads(path.read_text(encoding="utf-8-sig"))
         except ValueError as error:
             raise _unreadable(path, error) from error
         return cls.read(record, path)

@@ -7,21 +7,19 @@ a mean with its standard error for rewards. Invariant: a failed episode (dead sc
 request) is counted as `failed` and enters no rate.
 """
 
-import base64
 import contextlib
-import io
 import json
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from cua_lab.env_package import EnvPackage
 from cua_lab.errors import LabError
+from cua_lab.pictures import data_url, png_bytes
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.worker import Plan, Worker
 from cua_lab.records import to_json
@@ -44,14 +42,6 @@ ALONE, AMONG_OTHERS = 64, 8
 """Start states of a task."""
 USUAL = 32
 """Episodes at a time, where the env can take as many."""
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; } td, th { padding: .3rem .6rem; text-align: left; }
-th.n, td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-tr + tr td { border-top: 1px solid #8884; } img { max-width: 100%; height: auto; display: block; }
-.strips { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start; }
-figure { margin: 0; max-width: 100%; } figcaption { color: #777; }
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +89,22 @@ class TaskReport:
 
     def to_html(self, title: str = "Tasks") -> str:
         """A self-contained page: the rates, then film strips."""
-        from cua_lab.viz.page import page
+        from cua_lab.viz.page import page_of
 
         rows = [("all", self.overall), *self.by_task.items()]
-        head = "".join(
-            f"<th class='n'>{name}</th>" for name in ("success", "95%", "reward", "valid", "failed")
-        )
-        body = f"<h1>{escape(title)}</h1><table><tr><th></th>{head}</tr>"
-        body += "".join(_table_row(name, result) for name, result in rows) + "</table>"
         most = max(1, min(PICTURED, PICTURES // max(1, len(self.by_task))))
+        tasks = []
         for name in self.by_task:
             mine = [e for e in self.episodes if e.task == name and e.screenshots]
             shown = sorted(mine, key=lambda e: bool(e.success))[:most]
-            body += f"<h2>{escape(name)}</h2>"
-            strips = "".join(_strip(episode, self.coordinate_space) for episode in shown)
-            body += f"<div class='strips'>{strips}</div>"
-        return page(title=title, body=body, style=_STYLE)
+            tasks.append((name, [_strip(episode, self.coordinate_space) for episode in shown]))
+        return page_of(
+            "tasks.html.jinja",
+            title=title,
+            columns=("success", "95%", "reward", "valid", "failed"),
+            rows=[(name, _cells(result)) for name, result in rows],
+            tasks=tasks,
+        )
 
 
 def summarise(episodes: Sequence[Episode], *, coordinate_space: str = "0-1000") -> TaskReport:
@@ -135,15 +125,13 @@ def _result(episodes: Sequence[Episode]) -> TaskResult:
     )
 
 
-def _table_row(name: str, result: TaskResult) -> str:
+def _cells(result: TaskResult) -> tuple[str, ...]:
     rate, reward, valid = result.success, result.reward, result.valid_tool_calls
     success = "-" if rate is None or rate.rate is None else f"{rate.rate:.1%}"
     interval = "-" if rate is None or rate.low is None else f"{rate.low:.1%} - {rate.high:.1%}"
     mean = format_estimate(reward)
     calls = "-" if valid is None else f"{valid.mean:.1%}"
-    cells = (success, interval, mean, calls, str(result.failed))
-    numbers = "".join(f"<td class='n'>{cell}</td>" for cell in cells)
-    return f"<tr><td>{escape(name)}</td>{numbers}</tr>"
+    return success, interval, mean, calls, str(result.failed)
 
 
 def format_estimate(reward: Estimate | None) -> str:
@@ -153,19 +141,16 @@ def format_estimate(reward: Estimate | None) -> str:
     return f"{reward.mean:.3f}" + ("" if math.isnan(reward.se) else f" ± {reward.se:.3f}")
 
 
-def _strip(episode: Episode, space: str) -> str:
+def _strip(episode: Episode, space: str) -> dict[str, str]:
     from cua_lab.viz.filmstrip import filmstrip
 
-    buffer = io.BytesIO()
-    filmstrip(episode, coordinate_space=space).save(buffer, format="PNG", optimize=True)
-    data = base64.b64encode(buffer.getvalue()).decode("ascii")
+    strip = filmstrip(episode, coordinate_space=space)
     said = {True: "success", False: "no success", None: "graded"}[episode.success]
-    words = f"{episode.id}: {said}, reward {episode.reward}"
-    alt = f"Screenshots and actions of episode {episode.id}"
-    return (
-        f"<figure><img src='data:image/png;base64,{data}' alt='{escape(alt)}'>"
-        f"<figcaption>{escape(words)}</figcaption></figure>"
-    )
+    return {
+        "source": data_url(png_bytes(strip, compress_level=9)),
+        "alt": f"Screenshots and actions of episode {episode.id}",
+        "words": f"{episode.id}: {said}, reward {episode.reward}",
+    }
 
 
 def evaluation_plans(
@@ -386,7 +371,7 @@ def read_key(path: str) -> str:
     from pathlib import Path
 
     try:
-        key = Path(path).expanduser().read_text(encoding="utf-8").strip()
+        key = Path(path).expanduser().read_text(encoding="utf-8-sig").strip()
     except OSError as error:
         raise LabError(f"the key file {path} cannot be read: {error.strerror}") from error
     if not key:

@@ -10,6 +10,7 @@ from typing import Any
 from cua_lab.engine.engine import Engine
 from cua_lab.engine.generation import GenerationRequest
 from cua_lab.engine.token_sampling import SamplingParams
+from cua_lab.pictures import data_url_of
 from cua_lab.policy.template import images_of
 from cua_lab.serving.wire import Body, ResponseOptions, WireError
 
@@ -219,8 +220,6 @@ def _ids(value: Any) -> list[int]:
 def _image_data(value: Any) -> list[bytes]:
     """`image_data`: one data URL or bare base64, or a list of them."""
     items = value if isinstance(value, list) else [] if value is None else [value]
-    urls = [
-        item if str(item).startswith("data:") else f"data:image/png;base64,{item}" for item in items
-    ]
+    urls = [item if str(item).startswith("data:") else data_url_of(item) for item in items]
     parts = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     return images_of([{"role": "user", "content": parts}])

@@ -7,15 +7,14 @@ and names the image, both counts and both sizes.
 """
 
 import hashlib
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from PIL import Image
 
+from cua_lab.pictures import size_of
 from cua_lab.stitching.stitched import Segment, Stitched
 
 Patches = tuple[np.ndarray, np.ndarray]
@@ -87,7 +86,7 @@ def episode_images(
         if key not in done:
             done[key] = patchifier.patchify(png)
     return EpisodeImages(
-        sizes=tuple(Image.open(io.BytesIO(png)).size for png in screenshots),
+        sizes=tuple(size_of(png) for png in screenshots),
         pixel_values=np.concatenate([done[key][0] for key in keys]),
         image_grid_thw=np.concatenate([done[key][1].reshape(1, 3) for key in keys]),
         merge=merge,

@@ -9,7 +9,6 @@ An episode that broke into several sequences becomes several samples with one re
 episode. Statistics over a group count each episode once: those samples with `counts`.
 """
 
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from cua_lab.pictures import png_bytes
 from cua_lab.stitching.codec import TokenCodec
 from cua_lab.stitching.episode_images import EpisodeImages, Patchifier, episode_images
 from cua_lab.stitching.ledger import TokenLedger
@@ -161,6 +161,4 @@ def _dummy_sequence(codec: TokenCodec, visual_tokens: int) -> Stitched:
 def _black_png() -> bytes:
     from PIL import Image
 
-    buffer = io.BytesIO()
-    Image.new("RGB", (DUMMY_SIDE, DUMMY_SIDE)).save(buffer, "PNG")
-    return buffer.getvalue()
+    return png_bytes(Image.new("RGB", (DUMMY_SIDE, DUMMY_SIDE)))

@@ -27,6 +27,7 @@ from cua_lab.dataset.masks import mask_assistant
 from cua_lab.dataset.prompt_format import PromptFormat
 from cua_lab.dataset.spaces import Space, as_space
 from cua_lab.errors import LabError
+from cua_lab.pictures import open_rgb
 from cua_lab.policy.scoring import Example
 from cua_lab.policy.vision import tokens_of
 from cua_lab.recipes.sft_recipe import DataSettings
@@ -78,7 +79,7 @@ def read_training_rows(
 def _rows(path: Path, asking: PromptFormat, space: Space | None) -> Iterator[TrainingRow]:
     if not path.is_file():
         raise LabError(f"there is no file {path}; give a JSONL of samples or conversations")
-    with path.open(encoding="utf-8") as lines:
+    with path.open(encoding="utf-8-sig") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
@@ -155,13 +156,7 @@ class ConversationReader:
         return [*prompt, asking.answer(sample, size)], asking.tools(size), images
 
     def _image(self, name: str) -> Any:  # PIL.Image.Image
-        from cua_lab.policy.vision import to_image
-
-        path = self.root / name
-        try:
-            return to_image(path.read_bytes())
-        except OSError as error:
-            raise LabError(f"the screenshot {path} cannot be read: {error.strerror}") from error
+        return open_rgb(self.root / name, "the screenshot")
 
 
 @dataclass(slots=True)

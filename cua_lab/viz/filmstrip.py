@@ -4,18 +4,22 @@ Invariant: nothing is scaled but by whole numbers or smoothly downwards, and the
 black on a white halo, so they show on any screen; the card is opaque, so it reads in a dark theme.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
 from cua_lab.errors import LabError
+from cua_lab.pictures import to_rgb
 from cua_lab.viz.frames import Frame, frames_of, key_summary
+from cua_lab.viz.visible import visible_label
 
 CELL = 224
 GAP = 14
 CAPTION = 50
+MOST = 200
+"""Characters of a caption that are laid out: two lines hold about 60."""
 PAPER, INK, RULE = (251, 251, 249), (17, 17, 17), (140, 144, 152)
 MISREAD = (196, 24, 24)
 THOUGHT_LINE = 18
@@ -42,7 +46,7 @@ def filmstrip(
     strip = Image.new("RGB", (GAP + columns * (CELL + GAP), top + rows * step), PAPER)
     draw = ImageDraw.Draw(strip)
     if title:
-        draw.text((GAP, GAP - 2), title, fill=INK, font=_font(17))
+        draw.text((GAP, GAP - 2), visible_label(title), fill=INK, font=_font(17))
     for index, frame in enumerate(frames):
         x = GAP + index % columns * (CELL + GAP)
         y = top + index // columns * step
@@ -115,33 +119,49 @@ def _cross(
 
 def _fit(image: Image.Image) -> Image.Image:
     """CELL pixels wide; small screens stay crisp, large ones are smoothed."""
+    image = to_rgb(image)
     height = max(1, round(image.height * CELL / image.width))
     small = image.width <= CELL
     method = Image.Resampling.NEAREST if small else Image.Resampling.LANCZOS
-    return image.convert("RGB").resize((CELL, height), method)
+    return image.resize((CELL, height), method)
 
 
 def _caption(draw: ImageDraw.ImageDraw, at: tuple[float, float], index: int, frame: Frame) -> None:
-    label = key_summary(frame.keys) if frame.keys else frame.label
-    lines = _wrap(draw, f"{index} · {label or 'no action'}", CELL, limit=2)
+    label = visible_label(key_summary(frame.keys) if frame.keys else frame.label)
+    lines = _wrap(draw, f"{index} · {label[:MOST] or 'no action'}", CELL, limit=2)
     draw.multiline_text(at, "\n".join(lines), fill=INK, font=_font(14), spacing=3)
 
 
 def _wrap(draw: ImageDraw.ImageDraw, text: str, width: int, *, limit: int) -> list[str]:
-    """Words in lines of at most `width` pixels; the last of `limit` lines ends in an ellipsis."""
+    """Words in lines of at most `width` pixels, one wider than a line cut into pieces; the last of
+    `limit` lines ends in an ellipsis."""
+
+    def fits(line: str) -> bool:
+        return draw.textlength(line, font=_font(14)) <= width
+
     lines = [""]
-    for word in text.split(" "):
-        longer = f"{lines[-1]} {word}".strip() if lines[-1] else word
-        if draw.textlength(longer, font=_font(14)) <= width or not lines[-1]:
+    for word in _pieces(text, fits):
+        longer = f"{lines[-1]} {word}".strip()
+        if fits(longer):
             lines[-1] = longer
         elif len(lines) == limit:
-            while lines[-1] and draw.textlength(lines[-1] + " …", font=_font(14)) > width:
+            while lines[-1] and not fits(lines[-1] + " …"):
                 lines[-1] = lines[-1][:-1]
             lines[-1] += " …"
             break
         else:
             lines.append(word)
     return lines
+
+
+def _pieces(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
+    """The words of a text; one wider than a line in pieces that are not."""
+    for word in text.split(" "):
+        while not fits(word) and len(word) > 1:
+            most = next(n for n in range(len(word) - 1, 0, -1) if n == 1 or fits(word[:n]))
+            yield word[:most]
+            word = word[most:]
+        yield word
 
 
 @cache

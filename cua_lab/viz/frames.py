@@ -4,23 +4,23 @@ Invariant: a point is a fraction of the screen, (0, 0) top left and (1, 1) botto
 frame can be drawn at any size whatever coordinate space the model speaks.
 """
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from PIL import Image
 
+from cua_lab.pictures import data_url, png_bytes, read_rgb
 from cua_lab.play.reading import Transcript, transcripts
+from cua_lab.viz.visible import visible_label
 
 SPACE_UNITS = {"0-1000": 1000.0, "0-1": 1.0}
 """Coordinate spaces that do not depend on the screen, and the value that means its far edge."""
 
+MOST_TEXT = 400
+"""Characters that are shown of a typed text."""
 WORDS = 80
 """Characters that are shown of an answer without a call."""
-SHOWN = str.maketrans({"\t": "⇥", "\n": "↵"})
-"""Keys in a text that a caption would swallow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,9 @@ class Frame:
     ) -> "Frame":
         """A frame from the arguments of a `computer` call, in the space the policy speaks."""
         action = action or {}
-        keys = tuple(str(key) for key in action.get("keys") or ())
+        keys = action.get("keys") or ()
+        keys = keys if isinstance(keys, (list, tuple)) else (keys,)
+        keys = tuple(visible_label(str(key)) for key in keys)
         point = action_point(action, image.size, coordinate_space)
         return cls(image=image, point=point, keys=keys, label=action_label(action))
 
@@ -79,7 +81,7 @@ def frames_of(episode: Any, *, coordinate_space: str = "0-1000") -> tuple[Frame,
     told = list(zip(episode.actions, transcripts(episode), strict=True))[skipped:]
     told += [(None, None)] * (len(episode.screenshots) - len(told))
     return tuple(
-        _frame(Image.open(io.BytesIO(png)), action, coordinate_space).thinking(
+        _frame(read_rgb(png), action, coordinate_space).thinking(
             action.thought if action is not None and action.arguments is not None else "",
             None if transcript is None else transcript.reading,
         )
@@ -92,7 +94,7 @@ def _frame(image: Image.Image, action: Any, coordinate_space: str) -> Frame:
         called = None if action is None else action.arguments
         return Frame.of(image, called, coordinate_space=coordinate_space)
     words = " ".join(action.text.split())
-    return Frame(image, label=f"said “{words[:WORDS]}”" if words else "")
+    return Frame(image, label=f"said “{visible_label(words[:WORDS])}”" if words else "")
 
 
 def action_point(
@@ -108,14 +110,21 @@ def action_point(
 
 
 def action_label(action: Mapping[str, Any]) -> str:
-    """`click (435, 210)`, `press left down`, `type "milk"`; empty without an action."""
+    """`click (435, 210)`, `press left down`, `type "milk"`; empty without an action. What a model
+    said is shown, whatever it is: see `visible`."""
+    return visible_label(_label(action))
+
+
+def _label(action: Mapping[str, Any]) -> str:
     name = str(action.get("action", ""))
     if "x" in action and "y" in action:
         return f"{name} ({action['x']}, {action['y']})"
-    if action.get("keys"):
-        return f"{name} {key_summary([str(key) for key in action['keys']])}"
+    keys = action.get("keys")
+    if keys:
+        listed = keys if isinstance(keys, (list, tuple)) else [keys]
+        return f"{name} {key_summary([str(key) for key in listed])}"
     if "text" in action:
-        return f"{name} “{str(action['text']).translate(SHOWN)}”"
+        return f"{name} “{str(action['text'])[:MOST_TEXT]}”"
     return name
 
 
@@ -132,10 +141,4 @@ def key_summary(keys: Sequence[str]) -> str:
 
 def png_uri(image: Image.Image, *, max_width: int = 768) -> str:
     """The image as a `data:` address, scaled down to `max_width` so that pages stay small."""
-    image = image.convert("RGB")
-    if image.width > max_width:
-        height = max(1, round(image.height * max_width / image.width))
-        image = image.resize((max_width, height), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    image.save(buffer, format="PNG")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+    return data_url(png_bytes(image, compress_level=6, max_width=max_width))

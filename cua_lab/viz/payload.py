@@ -1,15 +1,19 @@
 """What the mask viewer shows, as one plain JSON object: the only thing its JavaScript ever sees.
 
-    {"version": 1, "title": str, "vocab": {"<id>": text, ...}, "members": [member, ...]}
+    {"version": 1, "title": str, "vocab": {"<id>": text, ...}, "shown": {"<id>": text, ...},
+     "members": [member, ...]}
+
+"vocab" holds raw text (what a search looks through), "shown" the visible form of the ids whose text
+would hide something (`cua_lab.viz.visible`).
 
     member = {
       "name": str, "reward": number | null, "status": str | null,
       "ids":         [int, ...],                       all tokens of the stitched sequence
       "mask":        [[start, end], ...],              runs of trained tokens, absolute positions
-      "thoughts":    [[start, end], ...],              what a policy said before its call, likewise
       "segments":    [[role, start, end, turn, weights | null], ...],  tile ids exactly
       "values":      {"logprob" | "entropy" | "ratio" | "advantage": [number | null, ...]},
                      one entry for each TRAINED token, in order; null or an absent key: not measured
+      "thoughts":    [[start, end], ...],              policy tokens before a turn's tool call
       "divergences": [{"turn", "at", "kind", "why", "emitted": [[id, text]], "rendered": [...]}],
                      "at" is the segment after which the row is drawn
       "images":      {"<segment>": {"src", "width", "height", "point", "keys", "label"}},
@@ -25,12 +29,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from cua_lab.errors import LabError
+from cua_lab.pictures import to_rgb
 from cua_lab.viz.frames import Frame, png_uri
+from cua_lab.viz.visible import visible, visible_label
 
 ROLES = ("prompt", "policy", "scaffold", "image", "resynced")
-CALL = "<tool_call>"
 """The token that opens a call, in Qwen's templates and in the lab's."""
 VALUES = ("logprob", "entropy", "ratio", "advantage")
+SIDES = ("emitted", "rendered")
+OPENER = "<tool_call>"
+"""What a call begins with, in every template that this lab drives."""
 
 Numbers = float | Sequence[float | None] | None
 """One number for all trained tokens, or one for each trained (or each response) token."""
@@ -88,12 +96,20 @@ def viewer_payload(
         strict=True,
     )
     vocab: dict[str, str] = {}
-    return {
-        "version": 1,
-        "title": title,
-        "members": [_member(codec, vocab, *column) for column in columns],
-        "vocab": vocab,
-    }
+    listed = [_member(codec, vocab, *column) for column in columns]
+    return with_shown(
+        {"version": 1, "title": visible_label(title), "members": listed, "vocab": vocab}
+    )
+
+
+def with_shown(payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload with the visible form of its vocabulary, which older ones do not have."""
+    if "shown" in payload:
+        return payload
+    sides = [d[side] for m in payload["members"] for d in m["divergences"] for side in SIDES]
+    texts = payload["vocab"] | {str(token): text for side in sides for token, text in side}
+    shown = {token: visible(text) for token, text in texts.items()}
+    return payload | {"shown": {t: text for t, text in shown.items() if text != texts[t]}}
 
 
 def token_text(codec: Codec, token_id: int) -> str:
@@ -140,18 +156,48 @@ def _member(
         if column is not None
     }
     return {
-        "name": name,
+        "name": visible_label(name),
         "reward": None if reward is None else _json_number(reward),
-        "status": getattr(member, "status", None),
+        "status": _label_or_none(getattr(member, "status", None)),
         "ids": ids,
         "mask": _runs(trained),
-        "thoughts": _thoughts(ids, segments, vocab),
         "segments": segments,
         "values": values,
+        "thoughts": _thoughts(ids, segments, vocab),
         "divergences": [_divergence(d, codec, segments) for d in stitched.divergences],
         "images": _images(segments, frames),
         "counts": _counts(segments, len(ids), len(trained)),
     }
+
+
+def _label_or_none(text: Any) -> str | None:
+    return None if text is None else visible_label(str(text))
+
+
+def _thoughts(
+    ids: Sequence[int], segments: Sequence[Sequence[Any]], vocab: Mapping[str, str]
+) -> list[list[int]]:
+    """Runs of policy tokens that a turn says before its tool call; a blank is no thought, and a
+    turn without a call has none."""
+    answers: dict[int, list[tuple[int, int]]] = {}
+    for role, start, end, turn, *_ in segments:
+        if role == "policy":
+            answers.setdefault(turn, []).append((start, end))
+    return [run for pieces in answers.values() for run in _runs(_before_call(pieces, ids, vocab))]
+
+
+def _before_call(
+    pieces: Sequence[tuple[int, int]], ids: Sequence[int], vocab: Mapping[str, str]
+) -> list[int]:
+    """Positions of an answer's tokens that end before its call opens."""
+    said, ends = "", []
+    for position in (i for start, end in pieces for i in range(start, end)):
+        said += vocab[str(ids[position])]
+        ends.append((position, len(said)))
+        at = said.find(OPENER, max(0, len(said) - len(vocab[str(ids[position])]) - len(OPENER)))
+        if at >= 0:
+            return [i for i, end in ends if end <= at] if said[:at].strip() else []
+    return []
 
 
 def _at_trained(column: Numbers, mask: Sequence[int], what: str) -> list[float | None]:
@@ -188,18 +234,6 @@ def _runs(positions: Sequence[int]) -> list[list[int]]:
     return runs
 
 
-def _thoughts(
-    ids: Sequence[int], segments: Sequence[Sequence[Any]], vocab: Mapping[str, str]
-) -> list[list[int]]:
-    """Each policy segment up to its call; a segment without a call is no thought but an answer."""
-    runs = []
-    for role, start, end, *_ in segments:
-        call = next((i for i in range(start, end) if vocab[str(ids[i])] == CALL), end)
-        if role == "policy" and start < call < end:
-            runs.append([start, call])
-    return runs
-
-
 def _divergence(divergence: Any, codec: Codec, segments: list[list[Any]]) -> dict[str, Any]:
     """One divergence row, anchored behind what comes before the re-rendered ids; a rewrite ends
     the sequence, so its row comes last."""
@@ -230,13 +264,14 @@ def _images(segments: list[list[Any]], frames: Sequence[Frame] | None) -> dict[s
 
 def _image(frame: Any) -> Mapping[str, Any]:
     frame = frame if isinstance(frame, Frame) else Frame(frame)
+    image = to_rgb(frame.image)
     return {
-        "src": png_uri(frame.image),
-        "width": frame.image.width,
-        "height": frame.image.height,
+        "src": png_uri(image),
+        "width": image.width,
+        "height": image.height,
         "point": None if frame.point is None else [round(v, 5) for v in frame.point],
-        "keys": list(frame.keys),
-        "label": frame.label,
+        "keys": [visible_label(key) for key in frame.keys],
+        "label": visible_label(frame.label),
     }
 
 

@@ -7,15 +7,14 @@ says so: those are the rows one most wants to see.
 import os
 import textwrap
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cua_lab.dataset import spaces
 from cua_lab.dataset.grounding import box_of, flatten_action, point_of
-from cua_lab.dataset.image_facts import read_image
 from cua_lab.dataset.quality import Verdict
 from cua_lab.errors import LabError
+from cua_lab.pictures import open_rgb
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,15 +89,13 @@ def _card(axes: "Axes", verdict: Verdict, root: str | Path, space: str | None) -
 
 def _picture(row: Mapping[str, Any], root: str | Path) -> "tuple[Image, spaces.Size] | None":
     """A thumbnail and the real size; `None` where the file is no whole image."""
-    from PIL import Image
-
     name = row.get("screenshot")
     path = os.path.join(root, name) if isinstance(name, str) else ""
-    if read_image(path, decode=True).problem is not None:
+    try:
+        small = open_rgb(path)
+    except (LabError, ValueError):  # ValueError: a path with a null byte
         return None
-    with Image.open(path) as image:
-        size = image.size
-        small = image.convert("RGB")
+    size = small.size
     small.thumbnail((THUMB, THUMB))
     return small, size
 
@@ -129,16 +126,6 @@ def _mark(
 
 def _short(text: Any, lines: int) -> str:
     words = text if isinstance(text, str) and text.strip() else "(no instruction)"
-    drawable = "".join(letter if ord(letter) in _glyphs() else "□" for letter in words)
-    # matplotlib reads $...$ as mathematics
-    wrapped = textwrap.wrap(drawable.replace("$", r"\$"), 40)[:lines]
-    return "\n".join(wrapped)
+    from cua_lab.viz.visible import plot_text, visible_label
 
-
-@cache
-def _glyphs() -> frozenset[int]:
-    """What matplotlib's own font can draw; anything else would be a warning and a crossed box."""
-    from matplotlib import font_manager
-
-    font = font_manager.get_font(font_manager.findfont("DejaVu Sans"))
-    return frozenset(font.get_charmap()) | {ord("\n"), ord("\t")}
+    return "\n".join(textwrap.wrap(plot_text(visible_label(" ".join(words.split()))), 40)[:lines])

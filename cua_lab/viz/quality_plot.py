@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 def reasons_figure(report: "QualityReport") -> "Figure":
     """Horizontal bars, the most frequent reason on top, with counts and shares."""
-    from matplotlib.figure import Figure
+    from cua_lab.viz.picture import Picture
 
     names = list(report.reasons)[::-1]
     counts = [report.reasons[name] for name in names]
-    figure = Figure(figsize=(7.5, 1.2 + 0.32 * max(len(names), 1)))
+    figure = Picture(figsize=(7.5, 1.2 + 0.32 * max(len(names), 1)))
     axes = figure.subplots()
     bars = axes.barh([name.replace("_", " ") for name in names], counts, color="#c4432b")
     total = max(report.rows, 1)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cua_lab.errors import LabError
+from cua_lab.pictures import open_rgb
 from cua_lab.records import (
     EpisodeRow,
     Step,
@@ -84,7 +85,7 @@ def read_run(path: str | Path) -> Run:
         steps=tuple(make_step(line) for line in read_lines(path / "metrics.jsonl")),
         episodes=tuple(read_episode(line) for line in read_lines(path / "episodes.jsonl")),
         summary=read_summary(summary) if summary.exists() else None,
-        config=config.read_text(encoding="utf-8") if config.exists() else "",
+        config=config.read_text(encoding="utf-8-sig") if config.exists() else "",
         viewer=read_json(viewer) if viewer.exists() else None,
     )
 
@@ -93,20 +94,16 @@ def episode_frames(
     run: Run, episode: EpisodeRow, *, coordinate_space: str = "0-1000"
 ) -> tuple[Frame, ...]:
     """The screenshots of an episode with the actions that answered them."""
-    from PIL import Image
-
     frames = []
     for turn in episode.turns:
         if turn.frame is None:
             continue
-        with Image.open(run.path / turn.frame) as image:
-            picture = image.convert("RGB")
+        picture = open_rgb(run.path / turn.frame)
         action = {**turn.action, "keys": turn.keys} if turn.keys else turn.action
         if not turn.valid and not action:
             action = {"action": "no valid call"}
         frame = Frame.of(picture, action, coordinate_space=coordinate_space)
         frames.append(frame.thinking(turn.thought, turn.reading))
     if frames and episode.end is not None:
-        with Image.open(run.path / episode.end) as image:
-            frames.append(Frame(image.convert("RGB"), label=AFTERWARDS))
+        frames.append(Frame(open_rgb(run.path / episode.end), label=AFTERWARDS))
     return tuple(frames)

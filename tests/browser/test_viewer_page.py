@@ -8,6 +8,8 @@ from cua_lab.viz import mask_viewer
 from tests.viz.episodes import WordCodec, episode, frame, long_episode
 
 HOSTILE = '</script><img src=x onerror="document.title=1">'
+HIDDEN = "\u202e\u3000\U000e0049\ufe0f\u034f\u2800"
+WORDS = "You operate a screen with one tool. " * 20
 SHOWN = "() => [...document.querySelectorAll('.cl-row')].filter((r) => r.offsetParent).length"
 FRAMES = """async () => {
   const body = document.querySelector('.cl-body'), gaps = [];
@@ -41,6 +43,10 @@ def pages(tmp_path_factory):
         members, codec, images=frames, rewards=[1.0, 0.25], title="Two of a group"
     ).save_html(folder / "two.html")
     mask_viewer(long_episode(50_000, codec), codec).save_html(folder / "long.html")
+    wordy = [episode(n, codec=codec, hostile=HIDDEN + WORDS) for n in (6, 4)]
+    mask_viewer(wordy, codec, images=[[frame(i) for i in range(n)] for n in (6, 4)]).save_html(
+        folder / "wordy.html"
+    )
     return folder
 
 
@@ -190,6 +196,123 @@ def test_two_members_stand_side_by_side(page, pages, artefacts, theme):
     assert "reward 1.000" in sums[0]
     assert "reward 0.250" in sums[1]
     page.screenshot(path=artefacts / f"viewer-compare-{theme}.png")
+
+
+def test_it_opens_at_the_policys_first_words_with_the_screen_that_it_saw(page, pages):
+    open_page(page, pages / "wordy.html")
+    page.wait_for_timeout(100)
+    body, first = page.locator(".cl-body").bounding_box(), page.locator(".cl-policy[data-i]").first
+    box = first.bounding_box()
+    assert body["y"] <= box["y"] < box["y"] + box["height"] <= body["y"] + body["height"]
+    assert "turn 0: click" in page.inner_text(".cl-stage")
+    assert page.input_value("input[type=range]") == "6"
+
+
+def test_a_long_prompt_is_folded_until_it_is_wanted(page, pages):
+    open_page(page, pages / "wordy.html")
+    folded = page.locator(".cl-folded .cl-toks")
+    assert folded.first.bounding_box()["height"] < 60
+    unfold = page.locator(".cl-open")
+    assert "characters, 24 tokens" in unfold.inner_text()
+    unfold.click()
+    assert page.locator(".cl-folded").count() == 0
+    assert page.locator(".cl-toks").first.bounding_box()["height"] > 100
+
+
+def test_a_search_unfolds_the_prompt_that_holds_the_hit(page, pages):
+    open_page(page, pages / "wordy.html")
+    page.fill("input[type=search]", "with one tool")
+    assert page.locator(".cl-folded").count() == 0
+    assert page.locator(".cl-cur").is_visible()
+
+
+def test_a_thought_has_a_row_and_a_look_of_its_own(page, pages):
+    open_page(page, pages / "wordy.html")
+    thought = page.locator(".cl-row", has=page.locator(".cl-thought")).first
+    assert thought.locator(".cl-gutter").inner_text().startswith("thought")
+    assert "<tool_call>" not in thought.inner_text()
+    assert "thought: policy, before its call" in page.inner_text(".cl-legend")
+
+
+def test_no_character_hides(page, pages):
+    open_page(page, pages / "wordy.html")
+    text = page.text_content(".cl-body")
+    for name in ("202E", "3000", "E0049", "FE0F", "034F", "2800"):
+        assert f"‹U+{name}›" in text
+    assert not set(HIDDEN) & set(text)
+
+
+@pytest.mark.parametrize("where", ["input[type=range]", ".cl-head select", ".cl-head button"])
+def test_jumps_work_from_every_control(page, pages, where):
+    open_page(page, pages / "two.html")
+    page.locator(where).first.focus()
+    page.keyboard.press("n")
+    assert "policy, mask 1" in detail(page)
+    at = detail(page)
+    page.keyboard.press("n")
+    assert detail(page) != at
+    page.keyboard.press("p")
+    assert detail(page) == at
+    page.keyboard.press("d")
+    assert "divergence 1 of 1" in detail(page)
+    page.keyboard.press("i")
+    assert "image" in detail(page)
+    page.keyboard.press("[")
+    assert page.input_value("input[type=range]") == "3"
+    page.keyboard.press("]")
+    assert page.input_value("input[type=range]") == "4"
+
+
+def test_jumps_work_after_a_click_beside_the_controls_and_not_in_the_search_field(page, pages):
+    open_page(page, pages / "one.html")
+    page.locator(".cl-title").click()
+    page.keyboard.press("n")
+    assert "policy, mask 1" in detail(page)
+    page.focus("input[type=search]")
+    page.keyboard.type("npdi[]c")
+    assert page.input_value("input[type=search]") == "npdi[]c"
+    assert page.input_value("input[type=range]") == "4"
+
+
+def test_compared_members_scroll_together_turn_by_turn(page, pages):
+    open_page(page, pages / "wordy.html")
+    page.get_by_role("button", name="compare").click()
+    tops = """() => [...document.querySelectorAll('.cl-body')].map((body) => {
+      const top = body.getBoundingClientRect().top;
+      const row = [...body.querySelectorAll('.cl-row')].find(
+        (row) => row.dataset.turn === '2' && !row.hidden);
+      return Math.round(row.getBoundingClientRect().top - top);
+    })"""
+    page.locator(".cl-open").first.click()  # now the same turn begins lower in the first pane
+    page.evaluate(
+        """() => { const body = document.querySelector('.cl-body');
+        const row = body.querySelector('.cl-row[data-turn="2"]');
+        const top = row.getBoundingClientRect().top;
+        body.scrollTop += top - body.getBoundingClientRect().top + 5; }"""
+    )
+    page.wait_for_function(f"() => {{ const [a, b] = ({tops})(); return Math.abs(a - b) <= 1; }}")
+    assert page.evaluate(tops)[0] == pytest.approx(-5, abs=2)
+
+
+@pytest.mark.parametrize("width", [320, 390, 480])
+def test_nothing_is_cut_off_on_a_phone(page, pages, artefacts, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    open_page(page, pages / "two.html")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.get_by_role("button", name="compare").click()
+    cut = page.evaluate(
+        """() => { const edge = document.querySelector('.cua-viewer').getBoundingClientRect().right;
+        return [...document.querySelectorAll('.cua-viewer :is(button, select, input, output)')]
+          .filter((n) => n.getBoundingClientRect().right > edge).map((n) => n.outerHTML); }"""
+    )
+    assert cut == []
+    assert page.locator(".cl-pane").count() == 2
+    page.screenshot(path=artefacts / f"viewer-phone-{width}.png")
+
+
+def test_the_legend_says_what_an_image_token_is(page, pages):
+    open_page(page, pages / "one.html")
+    assert "one token per 2×2 patches" in page.inner_text(".cl-legend")
 
 
 def test_whatever_takes_the_focus_keeps_its_keys_from_jupyterlab(page, pages):

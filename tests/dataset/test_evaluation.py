@@ -64,3 +64,15 @@ def test_the_report_is_json_and_a_page_without_outside_parts():
     assert "http://" not in html
     assert "https://" not in html
     assert evaluate_grounding([], lambda _: None).to_html()
+
+
+def test_nothing_in_the_page_becomes_markup_and_its_bars_need_no_inline_style():
+    """The page's policy allows one style sheet: an inline width was never applied."""
+    hostile = "<img src=x onerror=alert(1)>'\"&\u202e\ud83d"
+    samples = [sample(0, instruction=hostile, screenshot=hostile, target_type=hostile)]
+    html = evaluate_grounding(samples, lambda _: (0.0, 0.0)).to_html(hostile)
+    html.encode("utf-8")
+    assert "<img" not in html
+    assert html.count("&lt;img src=x onerror=alert(1)&gt;") >= 4
+    assert "style=" not in html
+    assert "\u202e" not in html.split("<h2>Misses")[1]

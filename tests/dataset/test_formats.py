@@ -200,6 +200,18 @@ def test_aguvis_gives_a_sample_for_each_pair():
     assert typing.extra["aguvis"]["before"] == [AGUVIS["conversations"][4]]
 
 
+def test_a_click_without_a_point_happens_where_the_step_before_left_the_pointer():
+    codes = ("pyautogui.moveTo(.39, .55)", "pyautogui.click()", "pyautogui.scroll(-100)")
+    steps = [
+        {"index": i, "image": f"{i}.png", "value": {"action": "Go on", "code": code}}
+        for i, code in enumerate(codes)
+    ]
+    rows = read_agentnet({"task_id": "t", "traj": steps})
+    assert [row["action"] for row in rows] == ["move", "click", "scroll"]
+    assert {tuple(row["coordinates"]) for row in rows} == {(0.39, 0.55)}
+    assert {row["coordinate_space"] for row in rows} == {"0-1"}
+
+
 def test_osworld_becomes_a_hud_task_that_names_what_it_needs():
     (row,) = read_osworld(OSWORLD)
     task = row["metadata"]["hud_task"]
@@ -284,6 +296,115 @@ def test_pyautogui_lines(code, actions):
         assert expected.items() <= ours.items()
 
 
+def click(x, y, **others):
+    return {"action": "click", "coordinates": [x, y]} | others
+
+
+@pytest.mark.parametrize(
+    ("code", "actions"),
+    [
+        ("click(.5, .5, 2)", [click(0.5, 0.5, action="double_click")]),
+        ("click(.5, .5, 3)", [click(0.5, 0.5, action="triple_click")]),
+        ("click(.5, .5, 1, 0.0, 'right')", [click(0.5, 0.5, button="right", interval=0.0)]),
+        ("click(5, 6, 1, 0, pyautogui.MIDDLE)", [click(5, 6, button="middle", interval=0)]),
+        ("click(5, 6, button=3)", [click(5, 6, button="right")]),
+        ("click(5, 6, button='SECONDARY')", [click(5, 6, button="right")]),
+        ("click(5, 6, 1, 0, 'primary', 0.5)", [click(5, 6, interval=0, duration=0.5)]),
+        ("leftClick(5, 6, 0.1)", [click(5, 6, interval=0.1)]),
+        ("rightClick(5, 6, 0.1, 0.2)", [click(5, 6, button="right", interval=0.1, duration=0.2)]),
+        (
+            "doubleClick(.2, .3, .1, 'right')",
+            [click(0.2, 0.3, action="double_click", button="right", interval=0.1)],
+        ),
+        ("tripleClick(2, 3, 0, 'middle')", [click(2, 3, action="triple_click", button="middle")]),
+        ("click((3, 4))", [click(3, 4)]),
+        ("click((10, 20, 30, 40))", [click(25, 40)]),
+        (
+            "moveTo(5, 6, 2, pyautogui.easeInOutQuad)",
+            [{"action": "move", "coordinates": [5, 6], "duration": 2, "tween": "easeInOutQuad"}],
+        ),
+        ("moveTo(x=100, y=801)\nscroll(-5)", [{"action": "scroll", "coordinates": [100, 801]}]),
+        ("click(7, 8)\nscroll(3)", [click(7, 8), {"action": "scroll", "coordinates": [7, 8]}]),
+        (
+            "moveTo(390, 550); click(); scroll(-100)",
+            [click(390, 550), {"action": "scroll", "coordinates": [390, 550], "amount": 100}],
+        ),
+        ("moveTo(5, 6); doubleClick()", [click(5, 6, action="double_click")]),
+        ("moveTo(5, 6); click(x=9)", [{"action": "move"}, click(9, 6)]),
+        ("moveTo(5, 6); move(10, -2); click()", [{"action": "move"}, click(15, 4)]),
+        (
+            "moveTo(1, 2)\ndragTo(30, 40, 0.5, button='left')",
+            [{"action": "drag", "coordinates": [1, 2], "end_coordinates": [30, 40]}],
+        ),
+        (
+            "click(1, 2)\ndragTo(3, 4, .5, pyautogui.linear, 'right')",
+            [click(1, 2), {"action": "drag", "coordinates": [1, 2], "button": "right"}],
+        ),
+        ("moveTo(1, 2); dragRel(3, 4)", [{"action": "drag", "end_coordinates": [4, 6]}]),
+        (
+            "mouseDown(1, 2); moveTo(3, 4); mouseUp()",
+            [{"action": "drag", "coordinates": [1, 2], "end_coordinates": [3, 4]}],
+        ),
+        ("mouseDown(1, 2, 'right'); mouseUp()", [click(1, 2, button="right")]),
+        ("scroll(-5, 1, 2)", [{"action": "scroll", "direction": "down", "coordinates": [1, 2]}]),
+        ("vscroll(4)", [{"action": "scroll", "direction": "up", "amount": 4}]),
+        ("press('tab', 3, 0.1)", [{"action": "key", "keys": ["tab"] * 3, "interval": 0.1}]),
+        ("press(['a', 'b'], 2)", [{"action": "key", "keys": ["a", "b", "a", "b"]}]),
+        ("write('hi', 0.2)", [{"action": "type", "text": "hi", "interval": 0.2}]),
+        ("typewrite(['a', 'left'])", [{"action": "key", "keys": ["a", "left"]}]),
+        ("shortcut('ctrl', 'c', interval=.1)", [{"action": "key", "keys": ["ctrl+c"]}]),
+        ("keyDown('ctrl'); press('c'); keyUp('ctrl')", [{"action": "key", "keys": ["ctrl+c"]}]),
+        (
+            "keyDown('ctrl'); keyDown('c'); keyUp('c'); keyUp('ctrl')",
+            [{"action": "key", "keys": ["ctrl+c"]}],
+        ),
+        ("keyDown('shift'); keyUp('shift')", [{"action": "key", "keys": ["shift"]}]),
+        ("pyautogui.sleep(1.5)", [{"action": "wait", "seconds": 1.5}]),
+    ],
+)
+def test_arguments_mean_what_pyautoguis_signatures_say(code, actions):
+    """asweigart/pyautogui#920, legacy-use/legacy-use#167."""
+    found = parse_actions(code)
+    assert [action["action"] for action in found] == [action["action"] for action in actions]
+    for ours, expected in zip(found, actions, strict=True):
+        assert expected.items() <= ours.items()
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("scroll(0)", "nothing"),
+        ("hscroll(0.0, 5, 6)", "nothing"),
+        ("scroll(True)", "a number"),
+        ("click(5, 6, clicks=4)", "clicks=4"),
+        ("click(5, 6, 0)", "clicks=0"),
+        ("click(5, 6, True)", "clicks=True"),
+        ("click(5, 6, button='wheel')", "left, middle or right"),
+        ("click(5, 6, button=7)", "left, middle or right"),
+        ("click('button.png')", "two numbers"),
+        ("click((1, 2), 3)", "one pair"),
+        ("click(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)", "10 arguments"),
+        ("click(1, 2, x=3)", "x twice"),
+        ("click(**{'x': 1})", "unpacks"),
+        ("click()", "no x and y"),
+        ("click(x=5)", "no x and y"),
+        ("move(3, 4)", "nobody knows"),
+        ("mouseDown(1, 2)", "button is held|held"),
+        ("mouseUp(1, 2)", "no line has pressed"),
+        ("keyDown('shift'); click(1, 2); keyUp('shift')", "shift is held"),
+        ("keyDown('shift')", "shift is held"),
+        ("keyUp('shift')", "no line has pressed"),
+        ("press('a', 1.5)", "whole number"),
+        ("press('a', True)", "whole number"),
+        ("time.sleep('long')", "a number"),
+        ("click(1e400, 2)", "two numbers"),
+    ],
+)
+def test_what_a_call_cannot_mean_is_said(code, why):
+    with pytest.raises(LabError, match=why):
+        parse_actions(code)
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -332,6 +453,47 @@ def test_files_as_arrays_lines_or_one_object(tmp_path, name, form):
     skipped = Path(done.skipped_file).read_text().splitlines()
     assert done.skipped == len(skipped) == (form != "pretty")
     assert form == "pretty" or json.loads(skipped[0])["row"] == {"broken": 1}
+
+
+BOM = b"\xef\xbb\xbf"
+
+
+@pytest.mark.parametrize("form", ["array", "lines", "pretty"])
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path, form):
+    """pydantic/pydantic-ai#8316: Windows' editors put one before the first line."""
+    text = {
+        "array": json.dumps([SCREENSPOT]),
+        "lines": json.dumps(SCREENSPOT) + "\r\n" + json.dumps(SCREENSPOT),
+        "pretty": json.dumps(SCREENSPOT, indent=2),
+    }[form]
+    (tmp_path / "public").write_bytes(BOM + text.encode())
+    done = convert_file("screenspot", tmp_path / "public", tmp_path / "rows.jsonl")
+    assert (done.rows, done.skipped) == (2 if form == "lines" else 1, 0)
+
+
+def test_a_line_that_is_no_json_is_set_aside_and_the_others_are_read(tmp_path):
+    path = tmp_path / "public"
+    path.write_text(f"{json.dumps(SCREENSPOT)}\n{{broken\n{json.dumps(SCREENSPOT)}\n")
+    done = convert_file("screenspot", path, tmp_path / "rows.jsonl")
+    assert (done.rows, done.skipped) == (2, 1)
+    aside = json.loads(Path(done.skipped_file).read_text())
+    assert aside["number"] == 2
+    assert "{broken" in aside["reason"]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ("[]".encode("utf-16"), "UTF-16"),
+        (b'{"a": "\xe9"}', "byte 7 is 0xe9"),
+        (b"[1,", "no JSON array"),
+    ],
+)
+def test_a_file_that_is_no_json_in_utf8_is_one_error(tmp_path, data, why):
+    (tmp_path / "public").write_bytes(data)
+    with pytest.raises(LabError, match=why):
+        convert_file("screenspot", tmp_path / "public", tmp_path / "rows.jsonl")
+    assert not (tmp_path / "rows.jsonl").exists()
 
 
 def test_a_converted_file_passes_the_quality_filter(shots):

@@ -1,5 +1,6 @@
 """The lessons' own figures: their numbers are those of the functions beside them."""
 
+from dataclasses import replace
 from statistics import pstdev
 
 import pytest
@@ -8,12 +9,13 @@ from cua_lab.computer.coordinates import View
 from cua_lab.desktop.apps import Game2048, Targets
 from cua_lab.desktop.apps.recording import RecordingApp
 from cua_lab.lessons.aim import aim_figure
-from cua_lab.lessons.costs import sweep_figure, token_figure, token_parts
+from cua_lab.lessons.costs import binding_limit, sweep_figure, token_figure, token_parts
 from cua_lab.lessons.dataway import BOXES, data_way
 from cua_lab.lessons.keyroll import bars_of, key_name, key_roll
 from cua_lab.lessons.placement import LANES, placement
 from cua_lab.lessons.spread import silence, silence_figure, spread_figure, spread_of
 from cua_lab.lessons.token_bars import token_bars
+from cua_lab.miles.checks_numbers import context
 from cua_lab.miles.cost import costs_of
 from cua_lab.miles.recipe import load_miles_recipe
 
@@ -37,6 +39,22 @@ def test_a_group_of_two_is_silent_at_least_every_second_time() -> None:
     assert silence(0.5, 2) == 0.5
     assert silence(0.0, 8) == silence(1.0, 8) == 1.0
     assert silence(0.3, 8) == pytest.approx(0.3**8 + 0.7**8)
+
+
+def test_the_limit_that_is_drawn_is_the_one_that_preflight_checks() -> None:
+    recipe = load_miles_recipe()
+    limit, name = binding_limit(recipe)
+    (check,) = context(recipe)
+    assert f"of {limit}" in check.saw
+    assert (limit, name) == (12832, "context.response + the first prompt:")
+    wide = replace(recipe, context=replace(recipe.context, response=20_000))
+    assert binding_limit(wide) == (recipe.context.limit, "context.limit")
+    for figure in (token_figure(recipe), sweep_figure(recipe, (320, 640), (8, 24))):
+        drawn = [
+            list(line.get_xdata()) + list(line.get_ydata()) for a in figure.axes for line in a.lines
+        ]
+        assert any(limit in values for values in drawn)
+        assert not any(recipe.context.limit in values for values in drawn)
 
 
 def test_the_parts_of_an_episode_add_up_to_its_costs() -> None:

@@ -4,12 +4,14 @@ import asyncio
 import base64
 import io
 
+import pytest
 from PIL import Image, ImageChops
 
 from cua_lab.computer.config import ToolConfig
+from cua_lab.computer.screen import DeadScreen
 from cua_lab.computer.session import ScreenSession
 from cua_lab.desktop.apps import Game2048
-from cua_lab.lessons.live_screen import live_screen
+from cua_lab.lessons.live_screen import LiveScreen, live_screen
 
 
 def test_a_message_from_the_browser_is_a_call_of_the_tool() -> None:
@@ -45,7 +47,8 @@ def test_its_static_copy_is_a_picture_and_one_line_without_addresses() -> None:
             await bench.close()
         assert data["text/plain"] == 'LiveScreen(128x128, {"action": "screenshot"} -> a screenshot)'
         assert data["image/png"].startswith("iVBOR")
-        assert metadata["image/png"] == {"width": 384}
+        alt = 'The screen after {"action": "screenshot"}'
+        assert metadata["image/png"] == {"width": 384, "alt": alt}
 
     asyncio.run(drive())
 
@@ -67,6 +70,55 @@ def test_one_that_follows_shows_what_others_do_and_takes_no_frame_from_them() ->
             assert not live.following
         finally:
             await other.close()
+            await bench.close()
+
+    asyncio.run(drive())
+
+
+def test_a_click_after_the_desktop_was_closed_says_what_to_do() -> None:
+    """Run All closes it in a later cell; without a word every click seemed to be ignored."""
+
+    async def drive() -> None:
+        bench = await ScreenSession.open(Game2048(seed=1))
+        live = await live_screen(bench)
+        await bench.close()
+        live._handle_custom_msg({"call": {"action": "press", "keys": ["tab"]}}, [])
+        (asked,) = live._asked_for
+        with pytest.raises(DeadScreen):
+            await asyncio.wrap_future(asked)
+        assert live.error
+        assert live.said == "the desktop was closed: run this cell again"
+        assert live.sent == '{"action": "press", "keys": ["tab"]}'
+
+    asyncio.run(drive())
+
+
+def test_a_click_after_the_loop_has_ended_says_the_same() -> None:
+    async def drive() -> LiveScreen:
+        bench = await ScreenSession.open(Game2048(seed=1))
+        live = await live_screen(bench)
+        await bench.close()
+        return live
+
+    live = asyncio.run(drive())
+    live._handle_custom_msg({"call": {"action": "press", "keys": ["tab"]}}, [])
+    assert live.error
+    assert live.said == "the desktop was closed: run this cell again"
+
+
+def test_any_other_fault_of_a_call_is_shown_too() -> None:
+    async def drive() -> None:
+        bench = await ScreenSession.open(Game2048(seed=1))
+        live = await live_screen(bench)
+        live._watch = ("no_such_field",)
+        try:
+            live._handle_custom_msg({"call": {"action": "screenshot"}}, [])
+            await asyncio.gather(
+                *map(asyncio.wrap_future, tuple(live._asked_for)), return_exceptions=True
+            )
+            assert live.error
+            assert "no_such_field" in live.said
+        finally:
             await bench.close()
 
     asyncio.run(drive())

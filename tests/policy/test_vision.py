@@ -85,6 +85,14 @@ def test_patches_are_cached_by_content_and_cannot_be_written(noise: Image.Image)
     assert vision.patchify(noise)[0] is not first[0]
 
 
+def test_pictures_of_one_palette_index_but_other_colours_are_told_apart() -> None:
+    """Both have the same raw bytes; the cache gave the first one's patches for the second."""
+    red, blue = (Image.new("RGB", (64, 64), colour).quantize(2) for colour in ("red", "blue"))
+    assert red.tobytes() == blue.tobytes()
+    vision = Vision(build_processor(SMALL))
+    assert not np.array_equal(vision.patchify(red)[0], vision.patchify(blue)[0])
+
+
 def test_what_is_no_image_is_named() -> None:
     with pytest.raises(LabError, match=r"cannot read an image of 11 bytes.*send a PNG"):
         Vision(build_processor()).patchify(b"not a image")

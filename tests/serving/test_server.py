@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import json
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,6 +87,13 @@ def replayed(request: dict[str, Any], policy: Policy) -> dict[str, Any]:
     return body
 
 
+def oversized() -> bytes:
+    """A PNG's header that says 30000x30000 (sgl-project/sglang#28587)."""
+    body = b"IHDR" + struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
+    whole = struct.pack(">I", 13) + body + struct.pack(">I", zlib.crc32(body))
+    return b"\x89PNG\r\n\x1a\n" + whole + bytes(60)
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -153,6 +162,10 @@ def test_a_mistake_is_answered_with_the_recorded_words(
         ([], "JSON object"),
         (
             {"messages": [{"role": "user", "content": [image_part(b"not a picture")]}]},
+            "cannot read an image",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [image_part(oversized())]}]},
             "cannot read an image",
         ),
         (

@@ -53,6 +53,38 @@ def test_an_answer_without_a_call_or_without_words_holds_no_thought(codec):
         assert member["thoughts"] == []
 
 
+def test_what_a_turn_says_before_its_call_is_told_apart_from_the_call(codec):
+    stitched = episode(3, codec=codec)
+    (member,) = viewer_payload(stitched, codec)["members"]
+    said = [
+        "".join(token_text(codec, t) for t in member["ids"][a:b]) for a, b in member["thoughts"]
+    ]
+    assert said == ["Click it.", "Click it.\n\n", "Click it.\n\n"]  # turn 0's blank was adopted
+    trained = {i for start, end in member["mask"] for i in range(start, end)}
+    assert all(set(range(a, b)) <= trained for a, b in member["thoughts"])
+
+
+@pytest.mark.parametrize(
+    ("words", "thought"),
+    [
+        (["I", " see", "<tool_call>", "{}"], "I see"),
+        (["I", " see <tool", "_call>{}"], "I"),
+        (["\n", "<tool_call>", "{}"], ""),
+        (["<tool_call>", "{}", "<tool_call>", "{}"], ""),
+        (["no", " call"], ""),
+    ],
+)
+def test_a_thought_ends_where_a_call_opens_however_it_is_cut_into_tokens(codec, words, thought):
+    built = Builder()
+    built.add("prompt", codec.encode("go"), 0)
+    built.add("policy", codec.encode(*words), 0)
+    (member,) = viewer_payload(built.build(), codec)["members"]
+    said = [
+        "".join(token_text(codec, t) for t in member["ids"][a:b]) for a, b in member["thoughts"]
+    ]
+    assert "".join(said) == thought
+
+
 def test_control_ids_show_their_names_and_halves_of_a_character_their_bytes(codec):
     """Two halves both decode to U+FFFD; shown so, different ids would look alike."""
     assert token_text(codec, END) == "<|im_end|>"

@@ -2,6 +2,9 @@
 
 import io
 
+import pytest
+from PIL import Image
+
 from cua_lab.dataset.checks import Rules
 from cua_lab.dataset.quality import Verdict, judge_rows
 from cua_lab.viz.picture_wall import picture_wall
@@ -25,6 +28,23 @@ def test_every_card_is_drawn_even_without_picture_or_row(shots, good_row):
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles[0] == "Open the settings"
     assert "Costs" in " ".join(titles)
+
+
+def test_a_sideways_screenshot_is_shown_upright_with_its_mark_where_a_click_would_land(
+    tmp_path, good_row
+):
+    """sgl-project/sglang#33464: a click in the middle was drawn, and taught, at the edge."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.radial_gradient("L").resize((900, 1600)).save(tmp_path / "a.png", exif=exif)
+    row = good_row | {"coordinates": [800, 450], "bbox": [700, 400, 900, 500]}
+    (verdict,) = judge_rows([row], Rules(), root=tmp_path, decode=True)
+    assert verdict.accepted, verdict.reasons
+    (beyond,) = judge_rows([row | {"coordinates": [450, 1200], "bbox": None}], root=tmp_path)
+    assert not beyond.accepted
+    axes = picture_wall([verdict], [], root=tmp_path).axes[0]
+    assert (axes.get_xlim(), axes.get_ylim()) == ((0, 1600), (900, 0))
+    assert [line.get_xdata()[0] for line in axes.lines] == pytest.approx([800, 800], abs=1)
 
 
 def test_each_reason_comes_before_any_comes_twice(shots, good_row):

@@ -6,10 +6,15 @@ import re
 from base64 import b64encode
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
+from PIL import Image, ImageColor
 
+from cua_lab.pictures import read_data_url, read_rgb, size_of
 from cua_lab.viz import mask_viewer, page
 from cua_lab.viz.fallback import MAX_TOKENS
+from cua_lab.viz.frames import Frame
+from cua_lab.viz.token_picture import FILL
 from tests.viz.episodes import WordCodec, episode, frame, long_episode
 
 HOSTILE = '</script><img src=x onerror="alert(1)"><b>'
@@ -73,6 +78,40 @@ def test_the_static_copy_of_a_long_episode_is_capped_and_says_so():
     assert "more tokens" in html
     assert html.count("<span") <= MAX_TOKENS + 40
     assert len(html) < 100_000
+
+
+def test_the_static_copy_stays_small_whatever_the_screens_are():
+    """Screens of 1280x800 of noise were embedded at 768 px: 20 MB for what is drawn at 96."""
+    noise = np.random.default_rng(0).integers(0, 256, (3, 800, 1280, 3), dtype=np.uint8)
+    codec = WordCodec()
+    frames = [Frame(Image.fromarray(picture)) for picture in noise]
+    html = mask_viewer(episode(3, codec=codec), codec, images=frames)._repr_mimebundle_()[0][
+        "text/html"
+    ]
+    assert len(html) < 400_000
+    sizes = [size_of(read_data_url(a["src"])) for tag, a in Tags(html).tags if tag == "img"]
+    assert sizes[1:] == [(192, 120)] * 3
+
+
+def test_the_static_copy_reads_where_styles_are_stripped():
+    """github.com strips style attributes: a picture of the tokens and the roles in words stay."""
+    codec = WordCodec()
+    viewer = mask_viewer(episode(3, codec=codec, hostile="long " * 90), codec)
+    html = re.sub(r' style="[^"]*"', "", viewer._repr_mimebundle_()[0]["text/html"])
+    tags = Tags(html).tags
+    (picture,) = [a for tag, a in tags if tag == "img"]
+    assert picture["alt"].startswith("The tokens of episode, coloured by role: 30 prompt + ")
+    drawn = read_rgb(read_data_url(picture["src"]))
+    assert int(picture["width"]) == drawn.width // 2
+    colours = {
+        drawn.getpixel((x, y)) for x in range(0, drawn.width, 5) for y in range(0, drawn.height, 5)
+    }
+    assert {
+        ImageColor.getrgb(FILL[look]) for look in ("prompt", "policy", "thought", "resynced")
+    } <= colours
+    assert re.search(r"\(5\d\d characters, 24 tokens\)", html)
+    assert "long " * 40 not in html
+    assert all(a.get("alt") for tag, a in tags if tag == "img")
 
 
 def test_the_page_allows_its_own_style_and_script_by_hash_and_nothing_else(viewer, tmp_path):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cua_lab.dataset.files import dumps, show
+from cua_lab.dataset.files import dumps, read_text, show
 from cua_lab.errors import LabError
 from cua_lab.files import writing
 
@@ -36,19 +36,28 @@ def readers() -> dict[str, Reader]:
     }
 
 
-def public_rows(path: str | Path) -> Iterator[Row]:
-    """Rows of a JSON array, of one JSON object, or of JSONL."""
-    text_start = Path(path).read_bytes()[:1024].lstrip()[:1]
-    if text_start == b"[":
-        yield from json.loads(Path(path).read_text(encoding="utf-8"))
+def public_rows(path: str | Path) -> Iterator[Any]:
+    """Rows of a JSON array, of one JSON object, or of JSONL; a line that is no JSON is a `LabError`
+    in its place."""
+    text = read_text(path)
+    if text.lstrip()[:1] == "[":
+        try:
+            yield from json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise LabError(f"{path} is no JSON array: {error}") from error
         return
     try:
-        yield json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError:
-        with open(path, encoding="utf-8") as lines:
-            for line in lines:
-                if line.strip():
-                    yield json.loads(line)
+        yield json.loads(text)
+    except (ValueError, RecursionError):
+        for line in filter(str.strip, text.split("\n")):
+            yield _line(line)
+
+
+def _line(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return LabError(f"not JSON: {error}: {show(text)}")
 
 
 def read_public(
@@ -62,6 +71,9 @@ def read_public(
         raise LabError(f"{path} is not a file")
     prefix = "" if images is None else str(images)
     for number, row in enumerate(public_rows(path), 1):
+        if isinstance(row, LabError):
+            yield number, None, row
+            continue
         try:
             if not isinstance(row, Mapping):
                 raise LabError(f"a {type(row).__name__}; expected an object")

@@ -19,6 +19,7 @@
 Coordinates are fractions (0-1). `last_step_correct` judges the step BEFORE the one it stands at,
 and is a model's verdict, not a person's: it is shifted here to the step it speaks of, as
 `agentnet.correct` (`None` where nothing was said). A step with several actions gives several rows.
+A click without a point happens where the step before it left the pointer.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cua_lab.dataset.formats import Row, need, rest
-from cua_lab.dataset.formats.pyautogui import parse_actions
+from cua_lab.dataset.formats.pyautogui import parse_step
 
 LICENCE = "MIT"
 
@@ -36,10 +37,13 @@ def read_task(row: Mapping[str, Any], images: str = "") -> list[Row]:
     steps = need(row, "traj", list)
     task = rest(row, "traj", "task_id")
     samples: list[Row] = []
+    pointer: list[Any] | None = None
     for position, step in enumerate(steps):
         after = steps[position + 1] if position + 1 < len(steps) else None
         verdict = None if after is None else need(after, "value", Mapping).get("last_step_correct")
-        samples += _step(row, task, step, position, len(steps), verdict, images)
+        code = need(need(step, "value", Mapping), "code", str)
+        actions, pointer = parse_step(code, pointer)
+        samples += _step(row, task, step, position, len(steps), verdict, images, actions)
     return samples
 
 
@@ -51,6 +55,7 @@ def _step(
     steps: int,
     correct: bool | None,
     images: str,
+    actions: list[Row],
 ) -> list[Row]:
     value = need(step, "value", Mapping)
     index = step.get("index", position)
@@ -68,7 +73,7 @@ def _step(
         "agentnet": about,
     }
     rows = []
-    for action in parse_actions(need(value, "code", str)):
+    for action in actions:
         placed = "coordinates" in action or "end_coordinates" in action
         rows.append(shared | action | ({"coordinate_space": "0-1"} if placed else {}))
     return rows

@@ -11,9 +11,11 @@ const ROLES = {
 };
 const ROLE_WORDS = {
   prompt: "given before the first turn", policy: "sampled, trained", scaffold: "template and tool text",
-  image: "one token per patch", resynced: "history as re-rendered, not trained",
+  image: "one token per 2×2 patches", resynced: "history as re-rendered, not trained",
 };
+const THOUGHT = "policy, before its call";
 const CHUNK = 256;
+const FOLD = 160; // characters of a prompt from which on it is folded
 const SECTION = 320;
 const PLAY_MS = 1100;
 
@@ -70,20 +72,6 @@ function option(value, text) {
 
 // ---------------------------------------------------------------- text and numbers
 
-const CONTROL = /[\u0000-\u0020\u007f-\u00a0\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
-
-// Visible text: a dot for a space, a hook for a newline, a code point for what would be invisible.
-function visible(text) {
-  return text.replace(CONTROL, (c) => {
-    if (c === " ") return "·";
-    if (c === "\n") return "↵";
-    if (c === "\t") return "⇥";
-    const code = c.codePointAt(0);
-    return code < 0x20 ? String.fromCodePoint(0x2400 + code)
-      : `‹U+${code.toString(16).toUpperCase().padStart(4, "0")}›`;
-  }) || "∅";
-}
-
 function count(n, noun) {
   return `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 }
@@ -95,9 +83,12 @@ function number(value, digits = 4) {
 // ---------------------------------------------------------------- the data of one member
 
 class Member {
-  constructor(data, vocab) {
+  constructor(data, payload) {
     Object.assign(this, data);
-    this.vocab = vocab;
+    this.vocab = payload.vocab;
+    this.visible = payload.shown ?? {};
+    this.thinking = new Uint8Array(data.ids.length);
+    for (const [start, end] of data.thoughts ?? []) this.thinking.fill(1, start, end);
     this.total = data.ids.length;
     this.starts = data.segments.map((segment) => segment[1]);
     const turns = data.segments.map((segment) => segment[3]);
@@ -106,11 +97,11 @@ class Member {
     this.rank = new Int32Array(this.total).fill(-1); // position among the trained tokens
     let next = 0;
     for (const [start, end] of data.mask) for (let i = start; i < end; i++) this.rank[i] = next++;
-    this.thinks = new Set(); // tokens that a policy said before its call
-    for (const [start, end] of data.thoughts ?? []) for (let i = start; i < end; i++) this.thinks.add(i);
   }
 
   text(i) { return this.vocab[this.ids[i]]; }
+
+  shown(i) { return this.visible[this.ids[i]] ?? this.text(i); }
 
   segment(i) { // index of the segment that holds token i
     let low = 0, high = this.starts.length - 1;
@@ -166,8 +157,13 @@ class Member {
     const parts = [];
     this.segments.forEach(([role, start, end, turn], segment) => {
       const step = role === "image" ? Math.max(1, end - start) : CHUNK;
-      for (let at = start; at < end; at += step) {
-        parts.push({ segment, role, turn, start: at, end: Math.min(end, at + step), first: at === start });
+      for (let at = start, to; at < end; at = to) {
+        const thought = this.thinking[at];
+        to = Math.min(end, at + step);
+        const change = this.thinking.indexOf(1 - thought, at);
+        if (change > at && change < to) to = change; // a thought has a row of its own
+        const first = at === start || (role === "policy" && this.thinking[at - 1] !== thought);
+        parts.push({ segment, role, turn, thought, start: at, end: to, first });
       }
     });
     return parts;
@@ -175,6 +171,14 @@ class Member {
 
   divergencesAfter(segment) {
     return this.divergences.map((d, index) => ({ ...d, index })).filter((d) => d.at === segment);
+  }
+
+  folds(segment) { // is this a long prompt?
+    const [role, start, end] = this.segments[segment];
+    if (role !== "prompt") return 0;
+    let length = 0;
+    for (let i = start; i < end; i++) length += this.text(i).length;
+    return length > FOLD ? length : 0;
   }
 
   imageOfTurn(turn) { // the last image shown at or before that turn's answer
@@ -228,6 +232,7 @@ class Pane {
     this.current = null;
     this.selection = null;
     this.unfolded = new Set();
+    this.opened = new Set(); // long prompts that are shown whole
     this.hits = [];
     this.hitFlags = null;
     this.observer?.disconnect();
@@ -245,6 +250,21 @@ class Pane {
     this.makeSections();
     this.listen();
     this.setTurn(Math.min(this.viewer.turn, this.member.turns));
+    this.begin();
+  }
+
+  // Open where the policy first says something, with the screen that it saw, not at the prompt.
+  begin() {
+    if (!this.member.mask.length || this.turn <= this.member.firstTurn) return;
+    const first = this.member.mask[0][0];
+    this.fill(this.sectionAt(first));
+    this.showStage(this.member.segments[this.member.segment(first)][3]);
+    requestAnimationFrame(() => {
+      const row = this.node(first)?.closest(".cl-row");
+      if (!row || this.body.scrollTop) return;
+      const below = row.getBoundingClientRect().bottom - this.body.getBoundingClientRect().top;
+      this.body.scrollTop = Math.max(0, below - this.body.clientHeight * 0.6);
+    });
   }
 
   memberSelect(members) {
@@ -320,19 +340,41 @@ class Pane {
     const gutter = el("div", "cl-gutter");
     if (part.first) {
       const length = this.member.segments[part.segment][2] - part.start;
-      gutter.append(el("b", "", ROLES[part.role]), `turn ${part.turn} · ${length}`);
+      const name = part.thought ? "thought" : ROLES[part.role];
+      gutter.append(el("b", "", name), `turn ${part.turn} · ${part.role === "policy" ? part.end - part.start : length}`);
     }
     const tokens = el("div", "cl-toks");
     if (part.role === "image") tokens.append(this.chip(part)); else this.appendTokens(tokens, part);
     row.append(gutter, tokens);
+    const folds = this.member.folds(part.segment);
+    if (folds && !this.opened.has(part.segment)) this.fold(row, part, folds);
     return row;
+  }
+
+  fold(row, part, characters) { // a long prompt: its first lines, and a button for the rest
+    row.classList.add("cl-folded");
+    row.dataset.segment = part.segment;
+    if (!part.first) { row.classList.add("cl-rest"); return; }
+    const [, start, end] = this.member.segments[part.segment];
+    const open = focusable("button", "cl-open", `show all: ${count(characters, "character")}, ${count(end - start, "token")}`, { type: "button" });
+    open.addEventListener("click", () => { this.open(part.segment); this.body.focus({ preventScroll: true }); });
+    row.append(open);
+  }
+
+  open(segment) { // show a long prompt whole
+    if (this.opened.has(segment) || !this.member.folds(segment)) return;
+    this.opened.add(segment);
+    for (const row of this.body.querySelectorAll(`.cl-folded[data-segment="${segment}"]`)) {
+      row.classList.remove("cl-folded", "cl-rest");
+      row.querySelector(".cl-open")?.remove();
+    }
   }
 
   appendTokens(parent, part) {
     const fragment = document.createDocumentFragment();
     for (let i = part.start; i < part.end; i++) {
       const text = this.member.text(i);
-      const token = el("span", this.tokenClass(part.role, i), visible(text));
+      const token = el("span", this.tokenClass(part.role, i), this.member.shown(i));
       token.dataset.i = i;
       fragment.append(token);
       if (text.endsWith("\n")) fragment.append(el("br"));
@@ -343,8 +385,8 @@ class Pane {
   tokenClass(role, i) {
     const mode = this.viewer.mode;
     let name = `cl-t cl-${role}`;
+    if (this.member.thinking[i]) name += " cl-thought";
     if (role === "policy" && this.member.rank[i] < 0) name += " cl-untrained";
-    if (this.member.thinks.has(i)) name += " cl-thought";
     if (mode !== "role") {
       const value = this.member.value(mode, i);
       name = "cl-t cl-v";
@@ -415,8 +457,9 @@ class Pane {
     node.dataset.divergence = d.index;
     node.append(el("b", "", `Divergence, ${d.kind.replace("_", " ")}`), ` — ${d.why}`);
     const pair = el("div", "cl-pair");
-    pair.append(el("span", "", "emitted"), tokenList(d.emitted, d.rendered));
-    pair.append(el("span", "", "re-rendered"), tokenList(d.rendered, d.emitted));
+    const { visible } = this.member;
+    pair.append(el("span", "", "emitted"), tokenList(d.emitted, d.rendered, visible));
+    pair.append(el("span", "", "re-rendered"), tokenList(d.rendered, d.emitted, visible));
     node.append(pair);
     return node;
   }
@@ -472,9 +515,12 @@ class Pane {
     this.sumText.replaceChildren(label, parts.join(" · "));
   }
 
-  showStage() {
+  showStage(asked = null) { // the screen of the turn asked for, or else of the slider's
     const started = this.turn > this.member.firstTurn;
-    const turn = started ? this.turn - 1 : this.member.firstTurn;
+    const turn = asked !== null && started ? Math.min(asked, this.turn - 1)
+      : started ? this.turn - 1 : this.member.firstTurn;
+    if (this.staged === `${turn} ${started}`) return;
+    this.staged = `${turn} ${started}`;
     const segment = this.member.imageOfTurn(turn);
     const image = segment === null ? null : this.member.images[segment];
     this.stage.hidden = !image;
@@ -509,6 +555,7 @@ class Pane {
       else if (this.current === null && this.member.total) this.moveTo(0, { scroll: false });
     });
     this.body.addEventListener("keydown", (event) => this.onKey(event));
+    this.body.addEventListener("scroll", () => this.viewer.scrolled(this));
   }
 
   onKey(event) {
@@ -602,8 +649,34 @@ class Pane {
     }
     this.current = i;
     for (const node of this.nodes(before, i)) this.refresh(node);
+    this.open(this.member.segment(i));
     if (scroll) this.node(i)?.scrollIntoView({ block: "nearest" });
+    this.showStage(segment[3]);
     this.viewer.showDetail(this, i);
+  }
+
+  // -- the turn at the top, for panes that scroll together
+
+  topOfTurn(turn) { // where this turn's first row begins, or null where it is not shown
+    const segment = this.member.segments.findIndex(([, , , t]) => t >= turn);
+    if (segment < 0) return null;
+    this.fill(this.sectionAt(this.member.segments[segment][1]));
+    const row = [...this.body.querySelectorAll(`.cl-row[data-turn="${this.member.segments[segment][3]}"]`)].find((r) => !r.hidden);
+    return row ? row.getBoundingClientRect().top - this.body.getBoundingClientRect().top + this.body.scrollTop : null;
+  }
+
+  turnAtTop() { // [turn, pixels of it that are scrolled away]
+    const top = this.body.getBoundingClientRect().top;
+    for (const section of this.sections) {
+      if (section.node.hidden || section.node.getBoundingClientRect().bottom <= top + 1) continue;
+      this.fill(section);
+      for (const row of section.node.children) {
+        if (row.hidden || row.getBoundingClientRect().bottom <= top + 1) continue;
+        const turn = Number(row.dataset.turn), start = this.topOfTurn(turn);
+        return [turn, start === null ? 0 : this.body.scrollTop - start];
+      }
+    }
+    return null;
   }
 
   node(i) { return this.body.querySelector(`[data-i="${i}"]`); }
@@ -643,7 +716,7 @@ function bin(mode, value) {
 }
 
 // Tokens of one side of a divergence; those not shared at the ends stand out.
-function tokenList(tokens, other) {
+function tokenList(tokens, other, visible) {
   let head = 0, tail = 0;
   const shorter = Math.min(tokens.length, other.length);
   while (head < shorter && tokens[head][0] === other[head][0]) head++;
@@ -651,7 +724,7 @@ function tokenList(tokens, other) {
   const list = el("div");
   tokens.forEach(([id, text], i) => {
     const differs = i >= head && i < tokens.length - tail;
-    const token = el("span", differs ? "cl-t cl-differs" : "cl-t", visible(text));
+    const token = el("span", differs ? "cl-t cl-differs" : "cl-t", visible[id] ?? text);
     token.append(el("small", "", String(id)));
     list.append(token);
   });
@@ -664,7 +737,7 @@ function tokenList(tokens, other) {
 class Viewer {
   constructor(root, payload) {
     this.payload = payload;
-    this.members = payload.members.map((member) => new Member(member, payload.vocab));
+    this.members = payload.members.map((member) => new Member(member, payload));
     this.firstTurn = Math.min(...this.members.map((member) => member.firstTurn));
     this.turns = Math.max(...this.members.map((member) => member.turns));
     this.turn = this.turns;
@@ -673,6 +746,8 @@ class Viewer {
     this.root = root;
     root.classList.add("cua-viewer");
     root.setAttribute("data-lm-suppress-shortcuts", "true");
+    root.tabIndex = -1; // a click beside the controls keeps the keys here
+    root.addEventListener("keydown", (event) => this.onKey(event));
     this.detail = el("div", "cl-detail", null, { role: "status", "aria-live": "polite" });
     this.legend = el("div", "cl-legend");
     this.panesRoot = el("div", "cl-panes");
@@ -682,6 +757,7 @@ class Viewer {
     this.active = this.panes[0];
     this.showLegend();
     this.setTurn(this.turns);
+    this.panes[0].begin();
     this.say("Hover or focus a token; Tab reaches the tokens, arrow keys move.");
   }
 
@@ -701,7 +777,6 @@ class Viewer {
       type: "range", min: String(this.firstTurn), max: String(this.turns), step: "1", "aria-label": "turn",
     });
     this.slider.addEventListener("input", () => this.setTurn(Number(this.slider.value)));
-    this.slider.addEventListener("keydown", (event) => event.stopPropagation());
     this.turnLabel = el("output");
     group.append(this.playButton, this.slider, this.turnLabel);
     return group;
@@ -785,6 +860,29 @@ class Viewer {
     if (this.search.value) this.find();
   }
 
+  // Jumps work from every control but the search field; arrows and Space stay the control's own.
+  onKey(event) {
+    const jump = !event.ctrlKey && !event.metaKey && !event.altKey && event.target !== this.search;
+    if (jump && "npdi[]/c".includes(event.key)) this.active.onKey(event);
+    event.stopPropagation();
+  }
+
+  // -- panes side by side scroll together, turn by turn
+
+  scrolled(pane) {
+    if (this.panes.length < 2 || this.following) return;
+    this.following = true;
+    requestAnimationFrame(() => {
+      const at = pane.turnAtTop(), other = this.panes.find((p) => p !== pane);
+      const start = at && other ? other.topOfTurn(at[0]) : null;
+      if (start !== null) {
+        const end = other.topOfTurn(at[0] + 1) ?? Infinity;
+        other.body.scrollTop = Math.min(start + at[1], Math.max(start, end - 1));
+      }
+      requestAnimationFrame(() => { this.following = false; }); // after the other's own event
+    });
+  }
+
   // -- turns
 
   setTurn(turn) {
@@ -792,7 +890,7 @@ class Viewer {
     this.slider.value = String(this.turn);
     const last = this.turns - 1;
     this.turnLabel.textContent = this.turn === this.firstTurn ? "the first prompt"
-      : `turn ${this.turn - 1} of ${this.firstTurn}–${last}`;
+      : `turn ${this.turn - 1} (last: ${last})`;
     this.panes.forEach((pane) => pane.setTurn(Math.min(this.turn, pane.member.turns)));
   }
 
@@ -837,8 +935,7 @@ class Viewer {
 
   roleLegend() {
     const entries = Object.keys(ROLES).map((role) => [`cl-${role}`, "abc", `${ROLES[role]}: ${ROLE_WORDS[role]}`]);
-    const thinks = this.panes.some(({ member }) => member.thinks.size);
-    if (thinks) entries.splice(2, 0, ["cl-policy cl-thought", "abc", "thought: said before the call"]);
+    if (this.members.some((member) => member.thoughts?.length)) entries.splice(2, 0, ["cl-policy cl-thought", "abc", `thought: ${THOUGHT}`]);
     return entries;
   }
 
@@ -888,9 +985,9 @@ class Viewer {
     };
     const fields = role === "image"
       ? [field("image", count(end - start, "token")), field("positions", `${start}–${end - 1}`)]
-      : [field("text", el("code", "", visible(member.text(i)))), field("position", `${i} of ${member.total}`)];
+      : [field("text", el("code", "", member.shown(i))), field("position", `${i} of ${member.total}`)];
     fields.unshift(field("id", String(member.ids[i])));
-    fields.push(field("turn", String(turn)), field("who", `${role}, ${member.rank[i] < 0 ? "mask 0" : "mask 1"}`));
+    fields.push(field("turn", String(turn)), field("who", `${role}, ${member.rank[i] < 0 ? "mask 0" : "mask 1"}${member.thinking[i] ? ", thought" : ""}`));
     if (member.rank[i] >= 0) {
       const logprob = member.value("logprob", i);
       const chance = logprob === null ? "" : ` (p ${Math.exp(logprob).toPrecision(3)})`;
