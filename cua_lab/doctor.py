@@ -13,10 +13,16 @@ import re
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from cua_lab.desktop import background
+from cua_lab.desktop.cdp import BrowserError
+from cua_lab.desktop.chromium import ChromiumDesktop
+from cua_lab.errors import LabError
 
 Status = Literal["ok", "warn", "fail", "optional"]
 
@@ -24,6 +30,10 @@ MIN_MEMORY_GIB = 4.0
 MIN_DISK_GIB = 3.0
 HUD_KEY = "HUD_API_KEY"
 HUD_KEY_LINE = re.compile(rf"^[ \t]*(export[ \t]+)?{HUD_KEY}[ \t]*=[ \t]*\S", re.MULTILINE)
+BROWSER = "real browser"
+LESSONS = ("00", "01", "02", "03", "04", "05", "06", "08", "09")
+NEEDS = {"04": {"dashscope"}, "08": {"chromium", "Xvnc", "miniwob", BROWSER}}
+"""What lessons need beyond the required packages, as the checks here call it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +53,7 @@ class Check:
 
 def examine(home: Path | None = None, folder: Path | None = None) -> list[Check]:
     """Every check, in the order of the report. `home` and `folder` are looked at for stray keys."""
-    return [
+    checks = [
         python_version(),
         *packages(),
         cores(),
@@ -54,6 +64,7 @@ def examine(home: Path | None = None, folder: Path | None = None) -> list[Check]
         hud_telemetry(),
         *optional_parts(),
     ]
+    return [*checks, lessons(checks)]
 
 
 def python_version() -> Check:
@@ -193,6 +204,8 @@ def hud_telemetry() -> Check:
 
 def optional_parts() -> Iterator[Check]:
     yield from real_browser()
+    yield browser_boots()
+    yield _module("dashscope", "test", "lesson 04 (Qwen's own tokens)")
     yield _module("playwright", "browser", "tests in a real browser")
     yield _module("peft", "sft", "LoRA")
     yield _module("daytona", "scale", "HUD episodes on Daytona")
@@ -208,6 +221,48 @@ def real_browser() -> Iterator[Check]:
         "Xvnc", ("Xtigervnc", "Xvnc"), "the real browser", package="tigervnc-standalone-server"
     )
     yield _module("miniwob", "browser", "MiniWoB++ tasks")
+
+
+def browser_boots() -> Check:
+    """Boot a desktop once: a browser that is installed need not start."""
+    if any(check.status != "ok" for check in real_browser() if check.name in ("chromium", "Xvnc")):
+        return Check(
+            BROWSER, "optional", "not tried: it is not installed", "install it: see the lines above"
+        )
+    try:
+        seconds = background.wait(_boot_once())
+    except (BrowserError, LabError, OSError) as error:
+        said, _, fix = str(error).partition("\nWhat helps: ")
+        return Check(BROWSER, "optional", said, fix or "see the desktop's section of the README")
+    return Check(BROWSER, "ok", f"boots on its own X server ({seconds:.1f} s)")
+
+
+async def _boot_once() -> float:
+    """Seconds until a desktop has drawn its first page."""
+    began = time.monotonic()
+    async with ChromiumDesktop(160, 160):
+        return time.monotonic() - began
+
+
+def lessons(checks: Sequence[Check]) -> Check:
+    """Which lessons can run here, by what the other checks have found."""
+    lacking = {check.name for check in checks if check.status in ("fail", "optional")}
+    core = {check.name for check in checks if check.status == "fail"}
+    waiting = {
+        number: wants
+        for number in LESSONS
+        if (wants := sorted(core | lacking & NEEDS.get(number, set())))
+    }
+    ready = [number for number in LESSONS if number not in waiting]
+    if not waiting:
+        return Check("lessons", "ok", f"ready: {', '.join(ready)}")
+    return Check(
+        "lessons",
+        "optional",
+        f"ready: {', '.join(ready) or 'none'}; "
+        + "; ".join(f"{number} needs {', '.join(wants)}" for number, wants in waiting.items()),
+        "see the lines of what they need",
+    )
 
 
 def _program(name: str, candidates: tuple[str, ...], use: str, package: str = "") -> Check:

@@ -21,6 +21,7 @@ from cua_lab.desktop import background, roundtrip
 from cua_lab.desktop.cdp import CDP, MESSAGE_LIMIT, BrowserError, BrowserGone, CDPError, Event
 from cua_lab.desktop.guard import Guard
 from cua_lab.desktop.keymap import Keymap, read_keymap, restore_keymap
+from cua_lab.desktop.start_failures import not_started
 from cua_lab.desktop.xvnc import Xvnc, start_xvnc
 from cua_lab.errors import LabError
 
@@ -205,10 +206,10 @@ class ChromiumDesktop:
                 await self._call("Page.bringToFront")
                 self._booted = await roundtrip.unlocked(self._evaluate, self._xvnc)
                 self._keymap = await read_keymap(self._xvnc.display)
-        except TimeoutError as error:
-            words = self.last_words()
+        except (BrowserError, OSError) as error:  # TimeoutError is an OSError
+            logs = [self._guard.log(name, 60) for name in ("chromium.log", "xvnc.log")]
             await self._close()
-            raise BrowserError(f"no browser within {BOOT_S:g} s; its log:\n{words}") from error
+            raise not_started(error, *logs) from error
         except BaseException:
             await self._close()
             raise

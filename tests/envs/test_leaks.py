@@ -6,7 +6,6 @@ made as new may be replaced; it may not be lent.
 
 import asyncio
 import contextlib
-import struct
 from pathlib import Path
 
 import pytest
