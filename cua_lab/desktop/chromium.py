@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import json
 import shutil
+from collections.abc import Sequence
 from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
@@ -21,6 +22,7 @@ from cua_lab.desktop import background, roundtrip
 from cua_lab.desktop.cdp import CDP, MESSAGE_LIMIT, BrowserError, BrowserGone, CDPError, Event
 from cua_lab.desktop.guard import Guard
 from cua_lab.desktop.keymap import Keymap, read_keymap, restore_keymap
+from cua_lab.desktop.proxy import PageProxy, address_of, is_loopback_name
 from cua_lab.desktop.start_failures import not_started
 from cua_lab.desktop.xvnc import Xvnc, start_xvnc
 from cua_lab.errors import LabError
@@ -54,6 +56,7 @@ FLAGS = (
     "--password-store=basic", "--use-mock-keychain", "--force-color-profile=srgb",
     "--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows",
     "--disable-renderer-backgrounding", "--deny-permission-prompts",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--disable-features=Translate,MediaRouter,OptimizationHints,AutofillServerCommunication,"
     "PasswordManagerOnboarding,DialMediaRouteProvider,GlobalMediaControls,PaintHolding,"
     "BackForwardCache",  # it would keep the renderers of past episodes
@@ -103,6 +106,7 @@ class ChromiumDesktop:
         self._port = port
         self._guard: Guard | None = None
         self._xvnc: Xvnc | None = None
+        self._proxy = PageProxy()
         self._cdp: CDP | None = None
         self._chromium: asyncio.subprocess.Process | None = None
         self._target = self._session = ""
@@ -159,14 +163,16 @@ class ChromiumDesktop:
 
     # ─── pages ────────────────────────────────────────────────────────
 
-    async def show(self, url: str, *, timeout_s: float = 15.0) -> None:
+    async def show(self, url: str, *, timeout_s: float = 15.0, reach: Sequence[str] = ()) -> None:
         """Show a page as if nobody had used this browser before: no cookies, storage, zoom,
         clipboard, other tabs, held keys. Returns when the page is drawn.
 
         A loopback page is shown under a host name of its own, `e17.localhost`: zoom and storage
-        belong to a host, so those of other episodes cannot reach it.
+        belong to a host, so those of other episodes cannot reach it. The page reaches its own
+        server and those at the loopback addresses in `reach`; no other of this machine, nor any
+        beyond it.
         """
-        await background.run(self._show(url, timeout_s))
+        await background.run(self._show(url, timeout_s, reach))
 
     async def rest(self) -> None:
         """Let go of the page without leaving it: pointer in the corner, nothing focused."""
@@ -199,6 +205,7 @@ class ChromiumDesktop:
         chromium, self._guard = program(), await Guard.open()
         try:
             self._xvnc = await start_xvnc(self._guard, self.size, port=self._port)
+            await self._proxy.start()
             async with asyncio.timeout(BOOT_S):
                 await self._start_chromium(chromium, self._guard, self._xvnc.display)
                 await self._attach()
@@ -224,7 +231,10 @@ class ChromiumDesktop:
         self._chromium = await guard.start(
             "/bin/sh", "-c", PIPE, "chromium", path, *FLAGS, *_sandbox(),
             f"--window-size={width},{height}", f"--force-device-scale-factor={self.scale:g}",
-            f"--user-data-dir={profile}", BLANK,
+            f"--user-data-dir={profile}",
+            f"--proxy-server=http://127.0.0.1:{self._proxy.port}",
+            "--proxy-bypass-list=<-loopback>",  # else pages reach every server of this machine
+            BLANK,
             env={"DISPLAY": f":{display}"},
             log="chromium.log", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             limit=MESSAGE_LIMIT,
@@ -264,9 +274,11 @@ class ChromiumDesktop:
     async def _call(self, method: str, **params: Any) -> dict[str, Any]:
         return await self._need(self._cdp).call(method, session=self._session, **params)
 
-    async def _show(self, url: str, timeout_s: float) -> None:
+    async def _show(self, url: str, timeout_s: float, reach: Sequence[str]) -> None:
+        ports = {port for address in (url, *reach) if (port := _port_of(address))}
         if not self._untouched:
             await self._forget()
+        self._proxy.ports = ports
         self._untouched, self.page = url == BLANK, None
         self.faults.clear()
         if url != BLANK:
@@ -277,9 +289,11 @@ class ChromiumDesktop:
 
     async def _navigate(self, url: str, timeout_s: float) -> None:
         self._loaded.clear()
+        self._proxy.notes.clear()
         answer = await self._call("Page.navigate", url=url, timeout_s=timeout_s)
         if "errorText" in answer:
-            raise BrowserError(f"{url} cannot be shown: {answer['errorText']}")
+            why = "; ".join([answer["errorText"], *self._proxy.notes[-1:]])
+            raise BrowserError(f"{url} cannot be shown: {why}")
         try:
             async with asyncio.timeout(timeout_s):
                 await self._loaded.wait()
@@ -379,11 +393,23 @@ class ChromiumDesktop:
             await self._cdp.close()
         if guard is not None:
             await guard.close()
+        await self._proxy.close()
 
     def _need(self, part: Any) -> Any:
         if part is None:
             raise LabError("this desktop is not running: use it inside `async with`, or start it")
         return part
+
+
+def _port_of(url: str) -> int | None:
+    """The loopback port that a page is served on; `None` for one that needs no server."""
+    host, port = address_of(url)
+    if port is not None and not is_loopback_name(host):
+        raise BrowserError(
+            f"{url} cannot be shown: a desktop reaches servers on this machine alone "
+            "(127.0.0.1, localhost or a name that ends in .localhost)"
+        )
+    return port
 
 
 def program() -> str:

@@ -26,6 +26,12 @@ def update(width: int, height: int, encoding: int, rest: bytes = b"") -> bytes:
     return b"\0\0\0\x01" + struct.pack(">HHHHi", 0, 0, width, height, encoding) + rest
 
 
+async def look(port: int) -> None:
+    client = await Screen.connect(Capability.rfb(url=f"rfb://127.0.0.1:{port}"))
+    tool = ComputerTool(client=client, config=ToolConfig(screen_timeout_s=20.0))
+    await tool.execute({"action": "screenshot"})
+
+
 BOMB = zlib.compress(bytes(200 * 2**20), 9)
 HOSTILE = {
     "a name of 4 GiB": init(64, 64, BILLIONS),
@@ -58,9 +64,7 @@ def test_what_a_hostile_server_announces_is_not_collected(kind) -> None:
         tracemalloc.start()
         try:
             with pytest.raises((DeadScreen, ValueError, OSError, EOFError)):
-                client = await Screen.connect(Capability.rfb(url=f"rfb://127.0.0.1:{port}"))
-                tool = ComputerTool(client=client, config=ToolConfig(screen_timeout_s=20.0))
-                await tool.execute({"action": "screenshot"})
+                await look(port)
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
