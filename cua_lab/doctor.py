@@ -11,20 +11,29 @@ import re
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cua_lab.checks import Check
+from cua_lab.errors import LabError
 
 MIN_MEMORY_GIB = 4.0
 MIN_DISK_GIB = 3.0
 HUD_KEY = "HUD_API_KEY"
 HUD_KEY_LINE = re.compile(rf"^[ \t]*(export[ \t]+)?{HUD_KEY}[ \t]*=[ \t]*\S", re.MULTILINE)
+Boot = Callable[[], float]
+BROWSER = "real browser"
+LESSONS = ("00", "01", "02", "03", "04", "05", "06", "08", "09")
+NEEDS = {"04": {"dashscope"}, "08": {"chromium", "Xvnc", "miniwob", BROWSER}}
+"""What lessons need beyond the required packages, as the checks here call it."""
 
 
-def examine(home: Path | None = None, folder: Path | None = None) -> list[Check]:
-    """Every check, in the order of the report. `home` and `folder` are looked at for stray keys."""
-    return [
+def examine(
+    home: Path | None = None, folder: Path | None = None, boot: Boot | None = None
+) -> list[Check]:
+    """Every check, in the order of the report. `home` and `folder` are looked at for stray keys;
+    `boot` boots a real browser once and says how many seconds it took."""
+    checks = [
         python_version(),
         *packages(),
         cores(),
@@ -33,8 +42,9 @@ def examine(home: Path | None = None, folder: Path | None = None) -> list[Check]
         loopback_port(),
         hud_keys(home or Path.home(), folder or Path.cwd()),
         hud_telemetry(),
-        *optional_parts(),
+        *optional_parts(boot),
     ]
+    return [*checks, lessons(checks)]
 
 
 def python_version() -> Check:
@@ -172,8 +182,10 @@ def hud_telemetry() -> Check:
     return Check("hud telemetry", "ok", "nothing is sent without a key")
 
 
-def optional_parts() -> Iterator[Check]:
+def optional_parts(boot: Boot | None = None) -> Iterator[Check]:
     yield from real_browser()
+    yield browser_boots(boot)
+    yield _module("dashscope", "test", "lesson 04 (Qwen's own tokens)")
     yield _module("playwright", "browser", "tests in a real browser")
     yield _module("peft", "sft", "LoRA")
     yield _module("daytona", "scale", "HUD episodes on Daytona")
@@ -189,6 +201,41 @@ def real_browser() -> Iterator[Check]:
         "Xvnc", ("Xtigervnc", "Xvnc"), "the real browser", package="tigervnc-standalone-server"
     )
     yield _module("miniwob", "browser", "MiniWoB++ tasks")
+
+
+def browser_boots(boot: Boot | None) -> Check:
+    """Boot a desktop once: a browser that is installed need not start."""
+    if any(check.status != "ok" for check in real_browser() if check.name in ("chromium", "Xvnc")):
+        return Check(BROWSER, "optional", "not installed", "install it: see the lines above")
+    if boot is None:
+        return Check(BROWSER, "ok", "installed; not tried")
+    try:
+        seconds = boot()
+    except (LabError, OSError) as error:
+        said, _, fix = str(error).partition("\nWhat helps: ")
+        return Check(BROWSER, "optional", said, fix or "apt-get install --reinstall chromium")
+    return Check(BROWSER, "ok", f"boots on its own X server ({seconds:.1f} s)")
+
+
+def lessons(checks: Sequence[Check]) -> Check:
+    """Which lessons can run here, by what the other checks have found."""
+    lacking = {check.name for check in checks if check.status in ("fail", "optional")}
+    core = {check.name for check in checks if check.status == "fail"}
+    waiting = {
+        number: wants
+        for number in LESSONS
+        if (wants := sorted(core | lacking & NEEDS.get(number, set())))
+    }
+    ready = [number for number in LESSONS if number not in waiting]
+    if not waiting:
+        return Check("lessons", "ok", f"ready: {', '.join(ready)}")
+    return Check(
+        "lessons",
+        "optional",
+        f"ready: {', '.join(ready) or 'none'}; "
+        + "; ".join(f"{number} needs {', '.join(wants)}" for number, wants in waiting.items()),
+        "see the lines of what they need",
+    )
 
 
 def _program(name: str, candidates: tuple[str, ...], use: str, package: str = "") -> Check:

@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from cua_lab import doctor
+from cua_lab.desktop.trial import boot_once
+from cua_lab.errors import LabError
+from tests.conftest import needs_chromium
 
 
 def test_every_finding_that_is_not_ok_says_what_to_do() -> None:
@@ -50,3 +53,47 @@ def test_the_telemetry_trap_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """HUD writes base64 screenshots to disk with this setting, whatever its name says."""
     monkeypatch.setenv("HUD_TELEMETRY_ENABLED", "false")
     assert "spans" in doctor.hud_telemetry().saw
+
+
+def test_a_browser_that_does_not_start_shows_its_last_words(monkeypatch) -> None:
+    """It was installed, so the doctor said ok (evener#1141, ungoogled-chromium#2804)."""
+    monkeypatch.setattr(doctor, "real_browser", lambda: iter(()))
+
+    def boot() -> float:
+        raise LabError("the desktop did not start: No usable sandbox!\nWhat helps: a namespace")
+
+    check = doctor.browser_boots(boot)
+    assert (check.status, check.fix) == ("optional", "a namespace")
+    assert "No usable sandbox!" in check.saw
+    assert doctor.browser_boots(lambda: 1.25).saw.endswith("(1.2 s)")
+
+
+def test_the_doctor_boots_a_browser_once() -> None:
+    needs_chromium()
+    assert doctor.browser_boots(boot_once).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("absent", "words"),
+    [
+        ((), "ready: 00, 01, 02, 03, 04, 05, 06, 08, 09"),
+        (("dashscope",), "ready: 00, 01, 02, 03, 05, 06, 08, 09; 04 needs dashscope"),
+        (("Xvnc", doctor.BROWSER), "08 needs Xvnc, real browser"),
+    ],
+)
+def test_the_lessons_that_can_run_here_are_named(absent, words) -> None:
+    checks = [doctor.Check(name, "optional", "absent", "install it") for name in absent]
+    assert words in doctor.lessons([doctor.Check("python", "ok", "3.11"), *checks]).saw
+
+
+def test_no_lesson_is_ready_without_the_required_packages() -> None:
+    failed = doctor.Check("packages", "fail", "torch is missing", "pip install -e .")
+    assert "ready: none" in doctor.lessons([failed]).saw
+
+
+def test_every_lesson_is_known_to_the_doctor() -> None:
+    lessons = (Path(__file__).parent.parent / "notebooks").glob("[0-9][0-9]_*.ipynb")
+    assert sorted(path.name[:2] for path in lessons) == list(doctor.LESSONS)
+    assert {wanted for needs in doctor.NEEDS.values() for wanted in needs} <= {
+        check.name for check in doctor.examine()
+    }

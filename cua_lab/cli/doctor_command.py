@@ -14,9 +14,10 @@ def doctor() -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from cua_lab.desktop.trial import boot_once
     from cua_lab.doctor import examine
 
-    checks = examine()
+    checks = examine(boot=boot_once)
     table = Table(box=None, pad_edge=False)
     for column in ("", "check", "saw", "what to do"):
         table.add_column(column, overflow="fold")

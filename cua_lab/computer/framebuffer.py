@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from cua_lab.computer.limits import skip
+
 if TYPE_CHECKING:
     import asyncvnc
     import numpy as np
@@ -81,7 +83,7 @@ async def _read_rest(conn: asyncvnc.Client, kind: int) -> int:
         await conn.reader.readexactly(6 * await _number(conn, 2))
     elif kind == CUT_TEXT:
         await conn.reader.readexactly(3)
-        await conn.reader.readexactly(await _number(conn, 4))
+        await skip(conn.reader, await _number(conn, 4))
     elif kind != BELL:
         raise ValueError(f"the RFB server sent a message of unknown kind {kind}")
     return kind

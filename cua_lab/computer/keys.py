@@ -155,9 +155,16 @@ def _as_typed(keysyms: list[int]) -> Chord:
 
 
 def _shifted(keysym: int) -> int:
-    if 0x61 <= keysym <= 0x7A:
-        return keysym - 0x20
-    return ord(_SHIFTED[chr(keysym)]) if keysym < 0x7F and chr(keysym) in _SHIFTED else keysym
+    """What a key types with Shift: `é` has its capital `É`, `1` its `!`, `ß` and `left` nothing
+    else."""
+    if 0x20 <= keysym <= 0xFF:
+        char = chr(keysym)
+    elif keysym > UNICODE_KEYSYM:
+        char = chr(keysym - UNICODE_KEYSYM)
+    else:
+        return keysym
+    capital = _SHIFTED.get(char) or char.upper()
+    return char_keysym(capital) if len(capital) == 1 else keysym
 
 
 def _key(name: str, *, of: str) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import asyncvnc
 from hud.capabilities import Capability, RFBClient
 
+from cua_lab.computer.limits import HANDSHAKE, bounded_inflate, frame_bytes, open_limited
 from cua_lab.desktop import same_process as process
 
 if TYPE_CHECKING:
@@ -39,8 +40,13 @@ class Screen(RFBClient):
         stack: AsyncExitStack, host: str, port: int, user: str | None, password: str | None
     ) -> asyncvnc.Client:
         conn = await stack.enter_async_context(
-            asyncvnc.connect(host=host, port=port, username=user, password=password)
+            asyncvnc.connect(
+                host=host, port=port, username=user, password=password, opener=open_limited
+            )
         )
+        most = frame_bytes(conn.video.width, conn.video.height)
+        conn.reader.most = most + most // 100 + HANDSHAKE  # what deflate adds at worst
+        conn.video.decompress = bounded_inflate(most)
         if conn.video.mode != "rgba":  # an X server's own order has to be shuffled: 5 ms a frame
             conn.video.mode = "rgba"
             conn.writer.write(RGBX)

@@ -14,12 +14,16 @@ import contextlib
 import itertools
 import json
 import shutil
+from collections.abc import Sequence
 from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from cua_lab.desktop import background
+from cua_lab.desktop import background, roundtrip
 from cua_lab.desktop.cdp import CDP, MESSAGE_LIMIT, BrowserError, BrowserGone, CDPError, Event
 from cua_lab.desktop.guard import Guard
+from cua_lab.desktop.keymap import Keymap, read_keymap, restore_keymap
+from cua_lab.desktop.proxy import PageProxy, address_of, is_loopback_name
+from cua_lab.desktop.start_failures import not_started
 from cua_lab.desktop.xvnc import Xvnc, start_xvnc
 from cua_lab.errors import LabError
 
@@ -51,7 +55,8 @@ FLAGS = (
     "--disable-gpu", "--disable-dev-shm-usage", "--mute-audio", "--lang=en-US",
     "--password-store=basic", "--use-mock-keychain", "--force-color-profile=srgb",
     "--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows",
-    "--disable-renderer-backgrounding",
+    "--disable-renderer-backgrounding", "--deny-permission-prompts",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--disable-features=Translate,MediaRouter,OptimizationHints,AutofillServerCommunication,"
     "PasswordManagerOnboarding,DialMediaRouteProvider,GlobalMediaControls,PaintHolding,"
     "BackForwardCache",  # it would keep the renderers of past episodes
@@ -66,8 +71,15 @@ PREFERENCES = {
     "translate": {"enabled": False},
     "browser": {"enable_spellchecking": False},
     "download": {"prompt_for_download": False},
+    "download_bubble": {"enabled": False},
+    "printing": {"enabled": False},
+    "incognito": {"mode_availability": 1},  # none
 }
-"""No bubbles, and nothing that one episode types is offered to the next."""
+"""No bubbles, no print dialog, and nothing that one episode types is offered
+to the next."""
+LOCAL_STATE = {"select_file_dialogs": {"allowed": False}}
+"""What the policy AllowFileSelectionDialogs sets: a dialog of the toolkit's own keeps the keyboard,
+and every later episode on that screen is deaf (browser-use/browser-use#4681)."""
 
 
 class ChromiumDesktop:
@@ -94,13 +106,19 @@ class ChromiumDesktop:
         self._port = port
         self._guard: Guard | None = None
         self._xvnc: Xvnc | None = None
+        self._proxy = PageProxy()
         self._cdp: CDP | None = None
         self._chromium: asyncio.subprocess.Process | None = None
         self._target = self._session = ""
         self._loaded = asyncio.Event()
         self._leaving = False  # a dialog that opens now would keep the page
         self._dismissing: asyncio.Task[None] | None = None
+        self._keymap: Keymap | None = None
+        """The X server's keys as they were before anybody typed."""
+        self._booted: roundtrip.Heard | None = None
+        """What the first page was like; every later one is of that size."""
         self._hosts = itertools.count(1)
+        self._used: set[str] = set()  # hosts of the page that is shown, with their ports
         self._untouched = False  # since the last `show(BLANK)`, which nobody can do anything with
 
     # ─── life ─────────────────────────────────────────────────────────
@@ -145,14 +163,16 @@ class ChromiumDesktop:
 
     # ─── pages ────────────────────────────────────────────────────────
 
-    async def show(self, url: str, *, timeout_s: float = 15.0) -> None:
+    async def show(self, url: str, *, timeout_s: float = 15.0, reach: Sequence[str] = ()) -> None:
         """Show a page as if nobody had used this browser before: no cookies, storage, zoom,
         clipboard, other tabs, held keys. Returns when the page is drawn.
 
         A loopback page is shown under a host name of its own, `e17.localhost`: zoom and storage
-        belong to a host, so those of other episodes cannot reach it.
+        belong to a host, so those of other episodes cannot reach it. The page reaches its own
+        server and those at the loopback addresses in `reach`; no other of this machine, nor any
+        beyond it.
         """
-        await background.run(self._show(url, timeout_s))
+        await background.run(self._show(url, timeout_s, reach))
 
     async def rest(self) -> None:
         """Let go of the page without leaving it: pointer in the corner, nothing focused."""
@@ -185,14 +205,18 @@ class ChromiumDesktop:
         chromium, self._guard = program(), await Guard.open()
         try:
             self._xvnc = await start_xvnc(self._guard, self.size, port=self._port)
+            await self._proxy.start()
             async with asyncio.timeout(BOOT_S):
                 await self._start_chromium(chromium, self._guard, self._xvnc.display)
                 await self._attach()
                 await self._evaluate(DRAWN, BOOT_S)
-        except TimeoutError as error:
-            words = self.last_words()
+                await self._call("Page.bringToFront")
+                self._booted = await roundtrip.unlocked(self._evaluate, self._xvnc)
+                self._keymap = await read_keymap(self._xvnc.display)
+        except (BrowserError, OSError) as error:  # TimeoutError is an OSError
+            logs = [self._guard.log(name, 60) for name in ("chromium.log", "xvnc.log")]
             await self._close()
-            raise BrowserError(f"no browser within {BOOT_S:g} s; its log:\n{words}") from error
+            raise not_started(error, *logs) from error
         except BaseException:
             await self._close()
             raise
@@ -201,15 +225,17 @@ class ChromiumDesktop:
         profile = guard.folder / "profile"
         (profile / "Default").mkdir(parents=True)
         (profile / "Default" / "Preferences").write_text(json.dumps(PREFERENCES))
-        (guard.folder / "tmp").mkdir()
+        (profile / "Local State").write_text(json.dumps(LOCAL_STATE))
         # Without a window manager a kiosk is one pixel short, and clicks in the corners are lost.
         width, height = (int(side / self.scale) + 1 for side in self.size)
         self._chromium = await guard.start(
             "/bin/sh", "-c", PIPE, "chromium", path, *FLAGS, *_sandbox(),
             f"--window-size={width},{height}", f"--force-device-scale-factor={self.scale:g}",
-            f"--user-data-dir={profile}", BLANK,
-            env={"DISPLAY": f":{display}", "TMPDIR": str(guard.folder / "tmp"),
-                 "DBUS_SESSION_BUS_ADDRESS": "disabled:", "GTK_MODULES": "", "NO_AT_BRIDGE": "1"},
+            f"--user-data-dir={profile}",
+            f"--proxy-server=http://127.0.0.1:{self._proxy.port}",
+            "--proxy-bypass-list=<-loopback>",  # else pages reach every server of this machine
+            BLANK,
+            env={"DISPLAY": f":{display}"},
             log="chromium.log", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             limit=MESSAGE_LIMIT,
         )  # fmt: skip
@@ -217,6 +243,8 @@ class ChromiumDesktop:
         assert reader is not None
         assert writer is not None
         self._cdp = CDP(reader, writer, self._heard)
+        # Nobody is asked, nothing is kept: a download would lie there for the next episode.
+        await self._cdp.call("Browser.setDownloadBehavior", behavior="deny")
 
     async def _attach(self) -> None:
         """Find the page, or open one, and listen to it."""
@@ -246,9 +274,11 @@ class ChromiumDesktop:
     async def _call(self, method: str, **params: Any) -> dict[str, Any]:
         return await self._need(self._cdp).call(method, session=self._session, **params)
 
-    async def _show(self, url: str, timeout_s: float) -> None:
+    async def _show(self, url: str, timeout_s: float, reach: Sequence[str]) -> None:
+        ports = {port for address in (url, *reach) if (port := _port_of(address))}
         if not self._untouched:
             await self._forget()
+        self._proxy.ports = ports
         self._untouched, self.page = url == BLANK, None
         self.faults.clear()
         if url != BLANK:
@@ -259,9 +289,11 @@ class ChromiumDesktop:
 
     async def _navigate(self, url: str, timeout_s: float) -> None:
         self._loaded.clear()
+        self._proxy.notes.clear()
         answer = await self._call("Page.navigate", url=url, timeout_s=timeout_s)
         if "errorText" in answer:
-            raise BrowserError(f"{url} cannot be shown: {answer['errorText']}")
+            why = "; ".join([answer["errorText"], *self._proxy.notes[-1:]])
+            raise BrowserError(f"{url} cannot be shown: {why}")
         try:
             async with asyncio.timeout(timeout_s):
                 await self._loaded.wait()
@@ -284,12 +316,35 @@ class ChromiumDesktop:
         self._leaving = False
         await self._call("Runtime.evaluate", expression=EMPTY_CLIPBOARD, userGesture=True)
         await self._call("Network.clearBrowserCookies")
+        await cdp.call("Browser.resetPermissions")
+        await self._clear_storage()
         await self._call("Page.bringToFront")  # without a window manager nobody else gives focus
-        await self._need(self._xvnc).park()
+        await restore_keymap(self._need(self._xvnc).display, self._need(self._keymap))
+        await self._hears()
+
+    async def _clear_storage(self) -> None:
+        """Storage and service workers, which go on working, of the hosts that a page was under."""
+        hosts, self._used = self._used, set()
+        for host in hosts:
+            await self._call(
+                "Storage.clearDataForOrigin", origin=f"http://{host}", storageTypes="all"
+            )
 
     async def _rest(self) -> None:
-        await self._need(self._xvnc).park()
         await self._evaluate(UNFOCUSED, 10.0)
+        await restore_keymap(self._need(self._xvnc).display, self._need(self._keymap))
+        await self._hears()
+
+    async def _hears(self) -> None:
+        """Park the pointer, switch locks off, and know that a key reaches the page, which fills
+        the screen; `Deaf` where it does not."""
+        heard = await roundtrip.unlocked(self._evaluate, self._need(self._xvnc))
+        booted = self._need(self._booted)
+        if (heard.size, heard.scale) != (booted.size, booted.scale):
+            raise roundtrip.Deaf(
+                f"the page has {heard.size} CSS pixels at scale {heard.scale:g}; it had "
+                f"{booted.size} at {booted.scale:g}: something else is on the screen"
+            )
 
     async def _dismiss(self) -> None:
         """Close the page's dialog; there rarely is one."""
@@ -302,10 +357,12 @@ class ChromiumDesktop:
 
     def _own_host(self, url: str) -> str:
         parts = urlsplit(url)
-        if parts.hostname != "127.0.0.1":
+        if parts.hostname not in ("127.0.0.1", "localhost"):
             return url
         host = f"e{next(self._hosts)}.localhost"
-        return urlunsplit(parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host))
+        netloc = f"{host}:{parts.port}" if parts.port else host
+        self._used |= {netloc, parts.netloc}
+        return urlunsplit(parts._replace(netloc=netloc))
 
     async def _evaluate(self, expression: str, timeout_s: float) -> Any:
         answer = await self._call(
@@ -336,11 +393,23 @@ class ChromiumDesktop:
             await self._cdp.close()
         if guard is not None:
             await guard.close()
+        await self._proxy.close()
 
     def _need(self, part: Any) -> Any:
         if part is None:
             raise LabError("this desktop is not running: use it inside `async with`, or start it")
         return part
+
+
+def _port_of(url: str) -> int | None:
+    """The loopback port that a page is served on; `None` for one that needs no server."""
+    host, port = address_of(url)
+    if port is not None and not is_loopback_name(host):
+        raise BrowserError(
+            f"{url} cannot be shown: a desktop reaches servers on this machine alone "
+            "(127.0.0.1, localhost or a name that ends in .localhost)"
+        )
+    return port
 
 
 def program() -> str:

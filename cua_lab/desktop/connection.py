@@ -15,6 +15,8 @@ from cua_lab.desktop.geometry import Box
 
 BURST = 256
 """Messages handled before the event loop gets a turn, so that a flood starves nobody."""
+MOST_AREAS = 16
+"""Areas that a client may wait for; with more of them it waits for the whole screen."""
 
 
 class Host(Protocol):
@@ -38,14 +40,14 @@ class Session:
         self._encoder: RawEncoder | ZlibEncoder = RawEncoder()
         self._zlib: ZlibEncoder | None = None
         self._shown = Shown()
-        self._wanted: Box | None = None
+        self._wanted: list[Box] = []  # of incremental requests that are still unanswered
         self._keys: dict[int, None] = {}  # held now, in order
         self._pointer = wire.PointerEvent(0, 0, 0)
 
     @property
     def waits(self) -> bool:
         """Whether an incremental request is still unanswered."""
-        return self._wanted is not None
+        return bool(self._wanted)
 
     async def run(self) -> None:
         """Handle messages, in order, until the client hangs up."""
@@ -76,13 +78,13 @@ class Session:
         self._pointer = wire.PointerEvent(0, 0, 0)
 
     def show_changes(self) -> None:
-        """Answer a waiting incremental request if its area has changed."""
-        if self._wanted is None:
+        """Answer the incremental requests that wait, all at once, if any of their areas changed."""
+        if not self._wanted:
             return
-        frame, area = self._host.frame(), self._wanted
-        boxes = self._shown.differences(frame, area)
+        frame = self._host.frame()
+        boxes = [box for area in self._wanted for box in self._shown.differences(frame, area)]
         if boxes:
-            self._wanted = None
+            self._wanted = []
             self._send(frame, boxes)
 
     def _handle(self, message: wire.Message) -> None:
@@ -129,15 +131,26 @@ class Session:
 
     def _update(self, request: wire.UpdateRequest) -> None:
         asked = Box.at(request.x, request.y, request.width, request.height)
-        area = asked.overlap(Box(0, 0, *self._host.app.size))
+        area = asked.overlap(self._whole)
         if area is None:
             self.writer.write(wire.update_header(0))
         elif request.incremental:
-            self._wanted = area
+            self._want(area)
             self.show_changes()
         else:
-            self._wanted = None
+            self._wanted = [box for box in self._wanted if box.overlap(area) != box]
             self._send(self._host.frame(), [area])
+
+    def _want(self, area: Box) -> None:
+        """Wait for one more area; a client may ask for several before the first is answered."""
+        if any(area.overlap(box) == area for box in self._wanted):
+            return
+        waiting = [box for box in self._wanted if box.overlap(area) != box]
+        self._wanted = [*waiting, area] if len(waiting) < MOST_AREAS else [self._whole]
+
+    @property
+    def _whole(self) -> Box:
+        return Box(0, 0, *self._host.app.size)
 
     def _send(self, frame: Frame, boxes: list[Box]) -> None:
         parts = [wire.update_header(len(boxes))]

@@ -15,6 +15,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cua_lab.desktop.surroundings import private_environment
+from cua_lab.errors import LabError
+
+LONGEST_PLACE = 24
+"""Bytes of the name of a folder for temporary files. Below it Chromium binds a socket, whose name
+may have 107: 24, 25 of the desktop's folder and 51 of Chromium's own leave 7."""
+
 # The folder's name is $1. Killed processes may still be writing for a moment: remove until gone.
 SCRIPT = r"""
 trap '' INT TERM HUP
@@ -41,7 +48,7 @@ class Guard:
     @classmethod
     async def open(cls) -> "Guard":
         """Start a guard; its folder is new and empty."""
-        folder = Path(tempfile.mkdtemp(prefix="cua-lab-desktop-"))
+        folder = _new_folder()
         try:
             process = await asyncio.create_subprocess_exec(
                 "/bin/sh", "-c", SCRIPT, "guard", str(folder),
@@ -55,13 +62,14 @@ class Guard:
     async def start(
         self, *command: str, env: Mapping[str, str] | None = None, log: str, **options: Any
     ) -> asyncio.subprocess.Process:
-        """Start a child whose errors go to the file `log` of the folder."""
+        """Start a child whose errors go to the file `log` of the folder. It sees `env` and the
+        private environment of the folder, nothing of this process's own."""
         with open(self.folder / log, "ab") as errors:
             pipes: dict[str, Any] = {"stdin": asyncio.subprocess.DEVNULL, "stdout": errors}
             child = await asyncio.create_subprocess_exec(
                 *_dies_with_us(),
                 *command,
-                env={**os.environ, **(env or {})},
+                env=private_environment(self.folder) | dict(env or {}),
                 cwd=self.folder,
                 stderr=errors,
                 start_new_session=True,
@@ -94,6 +102,23 @@ class Guard:
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
+
+
+def _new_folder() -> Path:
+    """A new folder in the first place for temporary files whose name is short enough."""
+    tried = []
+    for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):
+        if len(os.fsencode(place)) > LONGEST_PLACE:
+            tried.append(f"{place} (longer than {LONGEST_PLACE} bytes)")
+            continue
+        try:
+            return Path(tempfile.mkdtemp(prefix="cua-lab-desktop-", dir=place))
+        except OSError as error:
+            tried.append(f"{place} ({error.strerror})")
+    raise LabError(
+        f"no folder for a desktop's temporary files: tried {'; '.join(tried)}. Set TMPDIR to a "
+        "short path that can be written, such as /tmp"
+    )
 
 
 def _dies_with_us() -> Sequence[str]:

@@ -5,6 +5,7 @@ says any other character, and older names (`EuroSign`, Cyrillic, ...) come from 
 Invariant: `text_of` answers None for every key that types nothing.
 """
 
+import unicodedata
 from functools import cache
 
 BACKSPACE, TAB, RETURN, ESCAPE, DELETE = 0xFF08, 0xFF09, 0xFF0D, 0xFF1B, 0xFFFF
@@ -58,8 +59,7 @@ def _character(keysym: int) -> str | None:
         return chr(keysym)
     if keysym >= 0x01000000:
         point = keysym - 0x01000000
-        sound = point <= 0x10FFFF and not 0xD800 <= point < 0xE000
-        return chr(point) if sound and chr(point).isprintable() else None
+        return chr(point) if point <= 0x10FFFF and _is_text(chr(point)) else None
     return _legacy().get(keysym)
 
 
@@ -70,5 +70,12 @@ def _legacy() -> dict[int, str]:
     return {
         code: chr(point)
         for _, code, point in keysymdef
-        if point and 0x100 <= code < 0xFE00 and chr(point).isprintable()
+        if point and 0x100 <= code < 0xFE00 and _is_text(chr(point))
     }
+
+
+def _is_text(char: str) -> bool:
+    """Whether a character can be typed: all but control codes, surrogates and what Unicode has not
+    assigned. Spaces of every width and joiners are text, as Persian and emoji need them
+    (telegramdesktop/tdesktop#360)."""
+    return unicodedata.category(char) not in ("Cc", "Cs", "Cn")

@@ -5,8 +5,8 @@
                              └──────────── a new one ◀────────────┘
 
 Invariant: at most `count` desktops exist, each is lent to one borrower at a time, and what is lent
-is alive and shows an empty page, or the page that its borrower asked for. A borrower waits where
-all are out.
+is alive, shows an empty page, or the page that its borrower asked for, and has just got a key that
+was sent to its X server. A borrower waits where all are out.
 """
 
 import asyncio
@@ -113,12 +113,21 @@ class DesktopPool:
         while self._idle:
             self._idle.sort(key=lambda idle: (idle.page == page, idle.page is None))
             desktop = self._idle.pop()  # kept on the page, else empty, else on another page
-            if desktop.alive:
-                if desktop.page not in (None, page):
-                    await desktop.show(BLANK)
+            if desktop.alive and await self._ready(desktop, page):
                 return desktop
             await desktop.close()
         return await self._boot()
+
+    async def _ready(self, desktop: ChromiumDesktop, page: str | None) -> bool:
+        """Whether a key reaches the page that it is to show; an empty one was asked already."""
+        try:
+            if desktop.page not in (None, page):
+                await desktop.show(BLANK)
+            elif desktop.page is not None:
+                await desktop.rest()
+        except (BrowserError, OSError):
+            return False
+        return True
 
     async def _give_back(self, desktop: ChromiumDesktop, keep: bool) -> None:
         if desktop not in self._lent:

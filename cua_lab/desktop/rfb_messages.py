@@ -1,8 +1,7 @@
 """RFB 3.8 on the wire: the messages a client sends, as dataclasses, and the server's few.
 
-Every message is read whole before anybody sees it, and every length is checked before it is read:
-a client that breaks the protocol raises `ProtocolError` and can cost nobody more memory than
-`MAX_CUT_TEXT` bytes.
+Every message is read whole before anybody sees it: a client that breaks the protocol raises
+`ProtocolError` and can cost nobody more memory than the longest message, 256 KiB of encodings.
 """
 
 import struct
@@ -10,8 +9,11 @@ from asyncio import StreamReader
 from dataclasses import dataclass
 from typing import TypeAlias
 
-MAX_CUT_TEXT = 256 * 1024
-"""Bytes of clipboard a client may send; nothing here reads it, it is only skipped."""
+PIECE = 64 * 1024
+"""Bytes of a clipboard that are held at once; nothing here reads it, it is only skipped."""
+MAX_CUT_TEXT = 64 * 2**20
+"""Bytes of clipboard a client may send: a person who copies a log sends megabytes, and 256 KiB
+ended the connection (TigerVNC/tigervnc#1482); more than this is a client out of step."""
 
 
 class ProtocolError(Exception):
@@ -129,9 +131,15 @@ async def read_message(reader: StreamReader) -> Message | None:
             (size,) = struct.unpack(">xxxI", await reader.readexactly(7))
             if size > MAX_CUT_TEXT:
                 raise ProtocolError(f"cut text of {size} bytes; at most {MAX_CUT_TEXT} are taken")
-            await reader.readexactly(size)
+            await _skip(reader, size)
             return CutText(size)
     raise ProtocolError(f"unknown message type {kind[0]}")
+
+
+async def _skip(reader: StreamReader, size: int) -> None:
+    """Read and forget, a piece at a time: a clipboard of any size costs no memory."""
+    while size:
+        size -= len(await reader.readexactly(min(size, PIECE)))
 
 
 def server_init(width: int, height: int, name: str) -> bytes:

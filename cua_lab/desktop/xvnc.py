@@ -35,9 +35,9 @@ class Xvnc:
     def url(self) -> str:
         return f"rfb://{HOST}:{self.port}"
 
-    async def park(self) -> None:
+    async def park(self, *taps: int) -> None:
         """Release everything that is held and put the pointer into the last corner, so that an
-        episode starts from the same pixels whoever was here before."""
+        episode starts from the same pixels whoever was here before; then tap these keysyms."""
         reader, writer = await asyncio.open_connection(HOST, self.port)
         try:
             await _handshake(reader, writer)
@@ -45,13 +45,16 @@ class Xvnc:
             writer.write(struct.pack(">BBHH", 5, 0, width - 1, height - 1))
             for keysym in HELD:
                 writer.write(struct.pack(">BBxxI", 4, 0, keysym))
+            for keysym in taps:
+                writer.write(struct.pack(">BBxxI", 4, 1, keysym))
+                writer.write(struct.pack(">BBxxI", 4, 0, keysym))
             await _answered(reader, writer)
         finally:
             writer.close()
 
 
-HELD = (0xFFE1, 0xFFE2, 0xFFE3, 0xFFE4, 0xFFE9, 0xFFEA, 0xFFEB, 0xFFEC)
-"""Shift, Control, Alt and Super, left and right."""
+HELD = (0xFFE1, 0xFFE2, 0xFFE3, 0xFFE4, 0xFFE7, 0xFFE8, 0xFFE9, 0xFFEA, 0xFFEB, 0xFFEC, 0xFE03)
+"""Shift, Control, Meta, Alt and Super, left and right, and AltGr."""
 
 
 def program() -> str:

@@ -18,6 +18,7 @@ from cua_lab.computer.settling import QuietFramebuffer
 from cua_lab.desktop import same_process as process
 from cua_lab.desktop.chromium import ChromiumDesktop
 from cua_lab.desktop.pool import DesktopPool, shared_pool
+from cua_lab.desktop.roundtrip import Deaf
 from cua_lab.errors import LabError
 
 SCREEN = "screen"
@@ -82,9 +83,12 @@ class BrowserScreen:
         self._playing = True
         try:
             desktop = await self._fitting(size, scale)
-            if keep and desktop.page == url and not desktop.faults:
-                await desktop.rest()
-            else:
+            try:
+                await _show(desktop, url, keep)
+            except Deaf:
+                if self._pool is not None or self._lent is not None:
+                    raise  # the pool replaces it
+                desktop = await self._boot_again(desktop, size, scale)
                 await desktop.show(url)
             yield desktop
         finally:
@@ -104,10 +108,23 @@ class BrowserScreen:
                 f"{desktop.size} at {desktop.scale:g} and "
                 f"{'runs' if desktop.alive else 'has ended'}"
             )
+        return await self._boot_again(desktop, size, scale)
+
+    async def _boot_again(
+        self, desktop: ChromiumDesktop, size: tuple[int, int], scale: float
+    ) -> ChromiumDesktop:
+        """A new desktop of one's own in the place of this one."""
         port = desktop.port  # HUD has published it
         await desktop.close()
         self._desktop = await ChromiumDesktop(*size, scale=scale, port=port).start()
         return self._desktop
+
+
+async def _show(desktop: ChromiumDesktop, url: str, keep: bool) -> None:
+    if keep and desktop.page == url and not desktop.faults:
+        await desktop.rest()
+    else:
+        await desktop.show(url)
 
 
 def page_size(

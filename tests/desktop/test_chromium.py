@@ -162,7 +162,7 @@ def test_a_page_that_is_not_there_is_named(desktops) -> None:
     async def scenario(desktop):
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
-        with pytest.raises(BrowserError, match="ERR_CONNECTION_REFUSED"):
+        with pytest.raises(BrowserError, match=f"{port}: .*refused"):
             await desktop.show(f"http://127.0.0.1:{port}/")
 
     on(desktops, scenario)
@@ -170,10 +170,58 @@ def test_a_page_that_is_not_there_is_named(desktops) -> None:
 
 def test_nothing_outside_can_be_reached(desktops) -> None:
     async def scenario(desktop):
-        with pytest.raises(BrowserError, match="ERR_NAME_NOT_RESOLVED"):
+        with pytest.raises(BrowserError, match="servers on this machine alone"):
             await desktop.show("http://example.org/")
 
     on(desktops, scenario)
+
+
+REACH = {
+    "fetch": "void fetch(AT, {method: 'POST', mode: 'no-cors', body: 'x'}).catch(() => {})",
+    "other host": "void fetch(AT.replace('127.0.0.1', 'x.localhost'), {mode: 'no-cors'})",
+    "image": "void (new Image().src = AT)",
+    "frame": "void document.body.insertAdjacentHTML('beforeend', `<iframe src=${AT}>`)",
+    "form": "void document.body.insertAdjacentHTML('beforeend', `<form action=${AT} method=post>`),"
+    " document.forms[0].submit()",
+    "popup": "void open(AT)",
+    "navigation": "void (location = AT)",
+    "web socket": "void new WebSocket(AT.replace('http', 'ws'))",
+    "event source": "void new EventSource(AT)",
+    "beacon": "navigator.sendBeacon(AT, 'x')",
+    "worker": "void new Worker(URL.createObjectURL(new Blob([`fetch('${AT}')`])))",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", REACH)
+def test_a_page_reaches_no_other_server_of_this_machine(desktops, page, way) -> None:
+    """A text/plain POST from a page in our own browser changed a model server's weights."""
+
+    async def scenario(desktop):
+        heard = []
+
+        async def serve(reader, writer):
+            heard.append((await reader.read(4096)).split(b"\r\n")[0])
+            writer.write(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        at = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/update"
+        await desktop.show(page)
+        await desktop.evaluate(REACH[way].replace("AT", repr(at)))
+        for _ in range(200):
+            if desktop._proxy.notes or heard:
+                break
+            await asyncio.sleep(0.02)
+        refused, notes = list(heard), list(desktop._proxy.notes)
+        await desktop.show(page, reach=[at])
+        await desktop.evaluate(f"fetch({at!r}, {{mode: 'no-cors'}}).then(() => 1)")
+        server.close()
+        return refused, notes, heard
+
+    refused, notes, heard = on(desktops, scenario)
+    assert refused == []
+    assert "none of the page's own servers" in notes[0]
+    assert heard == [b"GET /update HTTP/1.1"]
 
 
 def test_an_episode_finds_nothing_of_the_one_before(desktops, page) -> None:

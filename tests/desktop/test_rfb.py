@@ -336,6 +336,45 @@ def test_cut_text_is_skipped_and_the_stream_stays_in_step():
     within_limit(scenario)
 
 
+def test_a_clipboard_of_megabytes_is_skipped():
+    """More than 256 KiB ended the connection (TigerVNC/tigervnc#1482)."""
+
+    async def scenario():
+        app = Todo(seed=1)
+        async with RFBServer(app) as server:
+            client = await RawClient.connect(server.port)
+            client.writer.write(struct.pack(">BxxxI", 6, 3 * 2**20) + b"\x03" * (3 * 2**20))
+            client.key(ord("k"))
+            assert (await client.screen() == pixels(app)).all()
+            assert app.state()["text"] == "k"
+            client.close()
+
+    within_limit(scenario)
+
+
+@pytest.mark.parametrize("dot", [(3, 5), (90, 100)])
+def test_of_two_incremental_requests_neither_is_forgotten(dot):
+    """A viewer asks for one tile after the other; only the last was kept."""
+
+    async def scenario():
+        app = Patchwork()
+        async with RFBServer(app) as server:
+            client = await RawClient.connect(server.port)
+            screen = await client.screen()
+            client.ask(incremental=True, box=(0, 0, 20, 20))
+            client.ask(incremental=True, box=(80, 80, 40, 40))
+            assert await client.quiet()
+            app.dot(50, 50)  # in neither
+            server.changed()
+            assert await client.quiet()
+            app.dot(*dot)
+            server.changed()
+            assert await client.patch(screen) == [(*dot, 1, 1)]
+            client.close()
+
+    within_limit(scenario)
+
+
 def test_a_client_that_never_reads_is_cut_off_and_the_others_go_on():
     async def scenario():
         app = Todo(640, 600, seed=1)

@@ -2,14 +2,15 @@
 
 Everything is drawn once, four times too large, then reduced; afterwards a frame is a few pastes of
 cached masks, which keeps a 128x128 screen well under a millisecond. Invariant: the same arguments
-give the same pixels; the only font is the one that Pillow brings along.
+give the same pixels; the fonts are Pillow's own and, for what it lacks, matplotlib's.
 """
 
 from functools import lru_cache
 from typing import TypeAlias
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
+from cua_lab.desktop.apps import fonts
 from cua_lab.desktop.geometry import Box
 
 Colour: TypeAlias = tuple[int, int, int]
@@ -22,19 +23,17 @@ PAPER: Colour = (247, 247, 244)
 WHITE: Colour = (255, 255, 255)
 
 
-@lru_cache(maxsize=64)
-def font(size: int) -> ImageFont.FreeTypeFont:
-    """Pillow's bundled font at a size in (fine) pixels."""
-    loaded = ImageFont.load_default(size)
-    assert isinstance(loaded, ImageFont.FreeTypeFont), "Pillow was built without FreeType"
-    return loaded
+font = fonts.bundled
+"""Pillow's bundled font at a size in (fine) pixels."""
 
 
 @lru_cache(maxsize=4096)
 def text_width(text: str, size: int, bold: bool = False) -> int:
     """The advance of a text in pixels."""
     stroke = _stroke(size) if bold else 0
-    return -(-round(font(size * FINE).getlength(text) + 2 * stroke) // FINE)
+    pieces = fonts.runs(fonts.shown(text), size * FINE)
+    length = sum(face.getlength(piece) for face, piece in pieces)
+    return -(-round(length + 2 * stroke) // FINE)
 
 
 def line_height(size: int) -> int:
@@ -48,10 +47,12 @@ def text_mask(text: str, size: int, bold: bool = False) -> Image.Image:
     """Coverage (L) of one line of text; as high as the line whatever the letters."""
     width, height = max(1, text_width(text, size, bold)), line_height(size)
     image = Image.new("L", (width * FINE, height * FINE))
-    stroke = _stroke(size) if bold else 0
-    ImageDraw.Draw(image).text(
-        (stroke, 0), text, fill=255, font=font(size * FINE), stroke_width=stroke
-    )
+    left, stroke = float(_stroke(size) if bold else 0), _stroke(size) if bold else 0
+    draw, base = ImageDraw.Draw(image), font(size * FINE).getmetrics()[0]
+    for face, piece in fonts.runs(fonts.shown(text), size * FINE):
+        top = base - face.getmetrics()[0]  # all letters stand on one line
+        draw.text((left, top), piece, fill=255, font=face, stroke_width=stroke)
+        left += face.getlength(piece)
     return image.reduce(FINE)
 
 

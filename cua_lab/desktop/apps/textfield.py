@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from cua_lab.desktop import keysyms
 
-LONGEST = 200
-"""Characters; more typing is ignored."""
+LONGEST = 2000
+"""Characters, as many as one call may type; more typing is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
