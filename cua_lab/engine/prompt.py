@@ -44,6 +44,12 @@ class Prompt:
     image_starts: tuple[int, ...]
     """Index of each image's first token."""
 
+    @property
+    def size(self) -> int:
+        """Bytes, pixels included."""
+        arrays = [self.ids, self.keyed, self.position_ids]
+        return sum(a.nbytes for a in [*arrays, *(image.pixel_values for image in self.images)])
+
     def __len__(self) -> int:
         return len(self.ids)
 

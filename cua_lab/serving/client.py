@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from cua_lab.serving.sampling_request import EXTRA_NEUTRAL
+
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
 
@@ -35,8 +37,20 @@ class ChatClient:
 
         response = await self._http.post("chat/completions", json=body | (extra_body or {}))
         if response.status_code != 200:
-            raise EngineRefused(f"status {response.status_code}: {_words(response)}")
+            words = _words(response)
+            raise EngineRefused(f"status {response.status_code}: {words}{_hint(response, words)}")
         return ChatCompletion.construct(**response.json())
+
+
+def _hint(response: httpx.Response, words: str) -> str:
+    """What to do about a server that takes only the sampling options of OpenAI's own API."""
+    refused = [name for name in EXTRA_NEUTRAL if name in words]
+    if response.status_code not in (400, 422) or not refused:
+        return ""
+    return (
+        f" (the server does not take {refused[0]}; with --standard-fields `cua-lab eval` asks"
+        " without top_k, min_p and repetition_penalty)"
+    )
 
 
 def _words(response: httpx.Response) -> str:

@@ -25,6 +25,7 @@ from cua_lab.serving.dialects import (
     MissingTokenIds,
     read_choice,
 )
+from cua_lab.serving.sampling_request import stated
 from cua_lab.stitching.turn import Turn
 
 SLOT_HEADER = "x-cua-lab-slot"
@@ -123,7 +124,7 @@ class ShimTransport(httpx.AsyncBaseTransport):
 
     def _outgoing(self, asked: dict[str, Any]) -> dict[str, Any]:
         """The body the server gets."""
-        body = {key: value for key, value in asked.items() if key not in HUD_FIELDS}
+        body = stated({key: value for key, value in asked.items() if key not in HUD_FIELDS})
         body |= self._flags
         body["logprobs"] = True
         if self._seed is not None:
