@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from cua_lab.serving.sampling_request import EXTRA_NEUTRAL
+from cua_lab.serving.wire import json_bytes
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
@@ -35,7 +36,11 @@ class ChatClient:
         """POST one request; `extra_body` joins the body, as in the SDK."""
         from openai.types.chat import ChatCompletion
 
-        response = await self._http.post("chat/completions", json=body | (extra_body or {}))
+        response = await self._http.post(
+            "chat/completions",
+            content=json_bytes(body | (extra_body or {})),
+            headers={"content-type": "application/json"},
+        )
         if response.status_code != 200:
             words = _words(response)
             raise EngineRefused(f"status {response.status_code}: {words}{_hint(response, words)}")
