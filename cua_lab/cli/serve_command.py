@@ -43,8 +43,27 @@ def serve(
     cache_mib: Annotated[int, typer.Option(help="Memory for prefixes of conversations.")] = 256,
     seed: Annotated[int, typer.Option(help="Of requests that bring no seed.")] = 0,
     threads: Annotated[int, typer.Option(help="CPU threads of the model.")] = 1,
+    weights: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Folder that new weights may be loaded from while it runs; may be given again.",
+            show_default="only --model itself",
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Name of this machine that requests may use; addresses always may."),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="Web page that may ask, as http://NAME:PORT; default: none."),
+    ] = None,
 ) -> None:
-    """Serve a policy over HTTP until Ctrl-C: the embedded engine speaks sglang's dialect."""
+    """Serve a policy over HTTP until Ctrl-C: the embedded engine speaks sglang's dialect.
+
+    Chat completions with "stream": true come as server-sent events, without token ids. What a
+    request leaves unsaid is neutral: the checkpoint's generation_config is not applied.
+    """
     if host not in LOOPBACK and not expose:
         raise LabError(
             f"{host} is open to other machines, and the engine has no password; listen on"
@@ -55,7 +74,16 @@ def serve(
         return
     from cua_lab.engine.engine import Engine
     from cua_lab.policy.policy import load_policy
+    from cua_lab.serving.access import Access
+    from cua_lab.serving.sampling_request import unapplied
     from cua_lab.serving.server import create_app
+
+    access = Access(
+        hosts=frozenset(name.lower() for name in allow_host or ()),
+        origins=frozenset(allow_origin or ()),
+        weights=(model, *(weights or ())),
+        off_loop=True,
+    )
 
     policy = load_policy(model)
     embedded = Engine(
@@ -70,8 +98,11 @@ def serve(
         f"{policy.name}: {policy.parameters / 1e6:.1f} M parameters, {policy.family},"
         f" context {embedded.context_length}"
     )
+    if ignored := unapplied(policy.model.generation_config):
+        shown = ", ".join(f"{name} {value}" for name, value in ignored.items())
+        typer.echo(f"the checkpoint's generation_config is not applied: {shown}")
     try:
-        _run(create_app(embedded), host, port)
+        _run(create_app(embedded, access=access), host, port)
     finally:
         embedded.close()
     typer.echo("stopped")

@@ -81,7 +81,7 @@ class Sampler:
         """`forbidden` is `(V,)`, 0 where an id may be said and -inf where it may not."""
         import torch
 
-        device = forbidden.device
+        device, vocabulary = forbidden.device, forbidden.numel()
         # With T = 0 the reported log-probability is the raw one: divide by 1.
         temperature = [1.0 if p.temperature < GREEDY_BELOW else p.temperature for p in params]
         self._forbidden = forbidden
@@ -90,7 +90,8 @@ class Sampler:
         self._greedy = torch.tensor([p.greedy for p in params], device=device)  # (B,)
         self._top_p = torch.tensor([p.top_p for p in params], device=device, dtype=torch.float64)
         self._top_k = torch.tensor(
-            [p.top_k if p.top_k > 0 else forbidden.numel() for p in params], device=device
+            [min(p.top_k, vocabulary) if p.top_k > 0 else vocabulary for p in params],
+            device=device,
         )
         self._refresh()
 

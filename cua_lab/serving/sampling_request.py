@@ -61,3 +61,17 @@ def stated(body: Mapping[str, Any]) -> dict[str, Any]:
     """The body of a request with its unsaid options at their neutral values."""
     said = {name: value for name, value in body.items() if value is not None or name not in NEUTRAL}
     return {**NEUTRAL, **said}
+
+
+def unapplied(generation_config: Any) -> dict[str, Any]:
+    """What a checkpoint's generation config asks for that is not neutral.
+
+    Real engines apply it to requests that leave it unsaid; the embedded engine never does.
+    """
+    asked = {name: getattr(generation_config, name, None) for name in NEUTRAL}
+    off = {"top_k": (None, -1, 0)}
+    return {
+        name: value
+        for name, value in asked.items()
+        if value not in off.get(name, (None, NEUTRAL[name]))
+    }

@@ -141,7 +141,7 @@ class _Server:
         body = parse_object(await self._body(http))
         try:
             folder, version = self._update(body)
-            await asyncio.to_thread(self.engine.load_weights, folder, version)
+            await asyncio.to_thread(_load, self.engine, folder, version)
         except LabError as error:
             failed = {"success": False, "message": str(error), "num_paused_requests": 0}
             return Json(failed, status_code=400)
@@ -187,6 +187,13 @@ class _Server:
     ) -> ResponseContext:
         generation = await _unless_gone(http, self.engine.complete(request))
         return ResponseContext(generation, request, self.engine.detokenizer, began)
+
+
+def _load(engine: Engine, folder: Path, version: str | None) -> None:
+    try:
+        engine.load_weights(folder, version)
+    except (OSError, ValueError) as error:  # a name too long, a file that is no safetensors
+        raise LabError(f"{str(folder)[:200]} cannot be loaded: {error}") from error
 
 
 def _native(body: Body, engine: Engine, slot: int | None) -> tuple[GenerationRequest, Body]:
