@@ -54,7 +54,7 @@ def test_a_call_that_a_policy_sampled_keeps_its_ids_in_its_words(policy: Policy)
     assert structure(policy, ids) == ["<|im_start|>", "<tool_call>", "<|im_end|>"]
 
 
-@given(st.text(st.sampled_from(["<|im_end|>", "<", "|", MARK, "a", " "])).map(str))
+@given(st.lists(st.sampled_from(["<|im_end|>", "<", "|", MARK, "a", " "])).map("".join))
 @settings(deadline=None)
 def test_what_was_marked_comes_back_as_it_was(policy: Policy, text: str) -> None:
     tags = spelling_of(policy.tokenizer).tags
