@@ -82,6 +82,13 @@ def evaluate(
         typer.Option(min=1, help="Questions or episodes at a time.", show_default="32; 8 browsers"),
     ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads of a policy in this process.")] = 1,
+    standard_fields: Annotated[
+        bool,
+        typer.Option(
+            "--standard-fields",
+            help="Leave out top_k, min_p and repetition_penalty, for a server that refuses them.",
+        ),
+    ] = False,
 ) -> None:
     """Measure a policy in this process (--model FOLDER) or behind a server (--base-url)."""
     import asyncio
@@ -104,7 +111,7 @@ def evaluate(
         )
         concurrency = concurrency_for(package, concurrency)
         policy_space = policy_space or "0-1000"
-    target = _Target(model, base_url, key_file, concurrency or 32, threads)
+    target = _Target(model, base_url, key_file, concurrency or 32, threads, standard_fields)
     asked = target.asking(asking, policy_space)
     report: GroundingReport | TaskReport
     if file is not None:
@@ -134,11 +141,13 @@ class _Target:
         key_file: str | None,
         concurrency: int,
         threads: int,
+        standard_fields: bool = False,
     ) -> None:
         from cua_lab.run.task_evaluation import read_key
 
         self.model, self.concurrency, self.threads = model, concurrency, threads
         self.base_url = None if base_url is None else base_url.rstrip("/") + "/"
+        self.standard_fields = standard_fields
         self.key = None if key_file is None else read_key(key_file)
         self.policy: Any = None
         if base_url is None:
@@ -204,6 +213,7 @@ async def _grounding(
                     asked,
                     model=target.model,
                     concurrency=target.concurrency,
+                    standard_fields=target.standard_fields,
                     on_answer=bar.update,
                 )
     found = {id(question.sample): point for question, point in zip(questions, points, strict=True)}
@@ -223,6 +233,7 @@ async def _tasks(
     from cua_lab.play.agent import LabAgentConfig
     from cua_lab.play.runtimes import make_runtime
     from cua_lab.run import task_evaluation as measured
+    from cua_lab.serving.sampling_request import sampling_request
 
     config = LabAgentConfig(
         model=target.model,
@@ -230,8 +241,12 @@ async def _tasks(
         tool=tool,
         first_screenshot=asked.first_screenshot,
         max_steps=turns[0],
-        completion_kwargs={"temperature": turns[1], "max_tokens": 512}
-        | ({"extra_body": {"return_token_ids": True}} if target.policy is not None else {}),
+        completion_kwargs=sampling_request(
+            temperature=turns[1],
+            max_tokens=512,
+            token_ids=target.policy is not None,
+            standard_only=target.standard_fields,
+        ),
     )
     if target.base_url is not None:
         await measured.check_base_url(target.base_url, target.key, target.model)

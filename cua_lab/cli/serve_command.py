@@ -4,13 +4,16 @@ import contextlib
 import signal
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cua_lab.cli import app
 from cua_lab.errors import LabError
 from cua_lab.serving.loopback import check_port, claim
+
+if TYPE_CHECKING:
+    from cua_lab.serving.access import Access
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -73,8 +76,27 @@ def serve(
         int | None,
         typer.Option(min=1, help="CPU threads of the model.", show_default="1, or the engine's"),
     ] = None,
+    weights: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Folder that new weights may be loaded from while it runs; may be given again.",
+            show_default="only --model itself",
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Name of this machine that requests may use; addresses always may."),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="Web page that may ask, as http://NAME:PORT; default: none."),
+    ] = None,
 ) -> None:
-    """Serve a policy over HTTP until Ctrl-C: the embedded engine speaks sglang's dialect."""
+    """Serve a policy over HTTP until Ctrl-C: the embedded engine speaks sglang's dialect.
+
+    Chat completions with "stream": true come as server-sent events, without token ids. What a
+    request leaves unsaid is neutral: the checkpoint's generation_config is not applied.
+    """
     if host not in LOOPBACK and not expose:
         raise LabError(
             f"{host} is open to other machines, and the engine has no password; listen on"
@@ -85,11 +107,20 @@ def serve(
     if engine is EngineName.embedded:
         if flags:
             raise LabError(f"the embedded engine takes no flags of its own; got {' '.join(flags)}")
+        from cua_lab.serving.access import Access
+
+        access = Access(
+            hosts=frozenset(allowed.lower() for allowed in allow_host or ()),
+            origins=frozenset(allow_origin or ()),
+            weights=(model, *(weights or ())),
+            off_loop=True,
+        )
         _serve_embedded(
             model,
             host,
             port,
             name,
+            access,
             context_length=context_length,
             max_batch=max_batch or 64,
             cache_mib=256 if cache_mib is None else cache_mib,
@@ -115,9 +146,12 @@ def serve(
     )
 
 
-def _serve_embedded(model: Path, host: str, port: int, name: str | None, **settings: Any) -> None:
+def _serve_embedded(
+    model: Path, host: str, port: int, name: str | None, access: "Access", **settings: Any
+) -> None:
     from cua_lab.engine.engine import Engine
     from cua_lab.policy.policy import load_policy
+    from cua_lab.serving.sampling_request import unapplied
     from cua_lab.serving.server import create_app
 
     policy = load_policy(model)
@@ -127,8 +161,11 @@ def _serve_embedded(model: Path, host: str, port: int, name: str | None, **setti
         f"{name}: {policy.parameters / 1e6:.1f} M parameters, {policy.family},"
         f" context {embedded.context_length}"
     )
+    if ignored := unapplied(policy.model.generation_config):
+        shown = ", ".join(f"{name} {value}" for name, value in ignored.items())
+        typer.echo(f"the checkpoint's generation_config is not applied: {shown}")
     try:
-        _run(create_app(embedded, model_name=name), name, host, port)
+        _run(create_app(embedded, model_name=name, access=access), name, host, port)
     finally:
         embedded.close()
     typer.echo("stopped")

@@ -36,17 +36,17 @@ def mask_assistant(
     tools: Sequence[dict[str, Any]] | None = None,
 ) -> Masked:
     """The ids of a conversation and the assistant's mask."""
-    from cua_lab.policy.template import encode
+    from cua_lab.policy.spelling import encode_marked, unmark
 
     ids: list[int] = []
     mask: list[int] = []
     said = []
     for text, own in assistant_pieces(tokenizer, messages, tools):
-        piece = encode(tokenizer, text)
+        piece = encode_marked(tokenizer, text)
         ids += piece
         mask += [int(own)] * len(piece)
         if own:
-            said.append(text)
+            said.append(unmark(text))
     return Masked(tuple(ids), tuple(mask), tuple(said))
 
 
@@ -55,18 +55,18 @@ def assistant_pieces(
     messages: Sequence[dict[str, Any]],
     tools: Sequence[dict[str, Any]] | None = None,
 ) -> list[tuple[str, bool]]:
-    """The rendered conversation as (text, is it the assistant's?) in order."""
-    from cua_lab.policy.template import render_text
+    """The rendered, marked conversation as (text, is it the assistant's?) in order."""
+    from cua_lab.policy.template import marked_text
 
-    whole = render_text(tokenizer, messages, tools, add_generation_prompt=False)
+    whole = marked_text(tokenizer, messages, tools, add_generation_prompt=False)
     ends = _end_tokens(tokenizer)
     pieces: list[tuple[str, bool]] = []
     done = 0
     for turn, message in enumerate(messages):
         if message.get("role") != "assistant":
             continue
-        before = render_text(tokenizer, messages[:turn], tools)
-        after = render_text(tokenizer, messages[: turn + 1], tools, add_generation_prompt=False)
+        before = marked_text(tokenizer, messages[:turn], tools)
+        after = marked_text(tokenizer, messages[: turn + 1], tools, add_generation_prompt=False)
         _check_prefix(before, after, turn, "the generation prompt")
         _check_prefix(after, whole, turn, "the conversation up to here")
         end = _end_of(after, len(before), ends, turn)

@@ -21,6 +21,7 @@ from cua_lab.dataset.prompt_format import PromptFormat
 from cua_lab.dataset.spaces import Point, Size
 from cua_lab.errors import LabError
 from cua_lab.pictures import open_rgb, png_bytes, size_of
+from cua_lab.serving.sampling_request import sampling_request
 
 if TYPE_CHECKING:
     from cua_lab.policy.policy import Policy
@@ -109,14 +110,18 @@ async def predict_with_server(
     *,
     model: str,
     concurrency: int = 8,
+    standard_fields: bool = False,
     on_answer: Callable[[], object] = lambda: None,
 ) -> list[Point | None]:
-    """Greedy answers of any OpenAI-compatible server; `http`'s base URL ends in `/v1/`."""
+    """Greedy answers of any OpenAI-compatible server; `http`'s base URL ends in `/v1/`.
+
+    `standard_fields` leaves out the sampling options that OpenAI's own API refuses.
+    """
     from cua_lab.play.episode import play_slots
 
     def seated(question: Question) -> Callable[[int], Awaitable[Point | None]]:
         async def run(_: int) -> Point | None:
-            point = await ask(http, question, asking, model=model)
+            point = await ask(http, question, asking, model=model, standard_fields=standard_fields)
             on_answer()
             return point
 
@@ -140,9 +145,14 @@ def _one_error() -> Iterator[None]:
 
 
 async def ask(
-    http: httpx.AsyncClient, question: Question, asking: PromptFormat, *, model: str
+    http: httpx.AsyncClient,
+    question: Question,
+    asking: PromptFormat,
+    *,
+    model: str,
+    standard_fields: bool = False,
 ) -> Point | None:
-    """One question, answered greedily."""
+    """One question, answered greedily; `standard_fields` as in `predict_with_server`."""
     from cua_lab.policy.template import image_part
     from cua_lab.serving.client import ChatClient, EngineRefused
 
@@ -152,8 +162,9 @@ async def ask(
             model=model,
             messages=asking.messages(question.sample.instruction, image_part(png)),
             tools=asking.tools(size),
-            temperature=0.0,
-            max_tokens=MAX_TOKENS,
+            **sampling_request(
+                temperature=0.0, max_tokens=MAX_TOKENS, standard_only=standard_fields
+            ),
         )
     except EngineRefused as error:
         raise LabError(f"{http.base_url} refused: {error}") from error

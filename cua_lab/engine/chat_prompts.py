@@ -6,22 +6,29 @@ tokenising and cutting images took 1 ms of each of their requests, and is the sa
 
 import hashlib
 import json
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from cua_lab.engine.prompt import Prompt, build_prompt, image_input
+from cua_lab.engine.prompt import Prompt, build_prompt, image_inputs
+from cua_lab.policy.byte_cache import ByteCache
 from cua_lab.policy.policy import Policy
 from cua_lab.policy.template import Message, images_of, render
 
 
 class ChatPrompts:
-    """The policy's prompts, the least recently used forgotten beyond `size`."""
+    """The policy's prompts, the least recently used forgotten beyond `max_bytes`."""
 
-    def __init__(self, policy: Policy, size: int = 256) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        context_length: int | None = None,
+        max_bytes: int = 256 * 2**20,
+    ) -> None:
+        """Images with more tokens than `context_length` together are refused undecoded."""
         self._policy = policy
-        self._size = size
-        self._known: OrderedDict[bytes, Prompt] = OrderedDict()
+        self._context_length = context_length
+        self._known: ByteCache[bytes, Prompt] = ByteCache(max_bytes, lambda prompt: prompt.size)
 
     def get(
         self,
@@ -37,11 +44,7 @@ class ChatPrompts:
             if ids is None:
                 ids = render(self._policy.tokenizer, messages, tools)
             prompt = self.of_ids(ids, images_of(messages))
-            self._known[key] = prompt
-            if len(self._known) > self._size:
-                self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(key)
+            self._known.put(key, prompt)
         return prompt
 
     def of_ids(self, ids: Sequence[int], images: Sequence[bytes] = ()) -> Prompt:
@@ -49,7 +52,7 @@ class ChatPrompts:
         policy = self._policy
         return build_prompt(
             ids,
-            [image_input(data, policy.vision) for data in images],
+            image_inputs(images, policy.vision, max_tokens=self._context_length),
             image_token_id=policy.image_token_id,
             vocab_size=policy.vocab_size,
             merge=policy.merge,

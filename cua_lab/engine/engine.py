@@ -70,7 +70,7 @@ class Engine:
         self.weight_version = "default"
         self.stats = EngineStats()
         self.detokenizer = Detokenizer(policy.tokenizer)
-        self.chats = ChatPrompts(policy)
+        self.chats = ChatPrompts(policy, context_length=self.context_length)
         self._cache = PrefixCache(cache_mib * 2**20)
         self._features = FeatureCache(policy.model)
         self._runner = BatchRunner(

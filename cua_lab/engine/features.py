@@ -1,6 +1,5 @@
 """What the vision tower makes of an image, computed once per content and state of the weights."""
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cua_lab.engine.prompt import ImageInput
+from cua_lab.policy.byte_cache import ByteCache
 from cua_lab.policy.model import encode_images
 
 
@@ -22,14 +22,22 @@ class Features:
     deepstack: tuple[Tensor, ...]
     """(tokens, hidden) each, added after the first decoder layers; none for Qwen2.5-VL."""
 
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(part.numel() * part.element_size() for part in (self.embeds, *self.deepstack))
+
 
 class FeatureCache:
-    """Features by content, the least recently used dropped beyond `size` images."""
+    """Features by content, the least recently used dropped beyond `max_bytes`.
 
-    def __init__(self, model: Any, size: int = 1024) -> None:
+    An image of 128 px weighs 64 KB with a hidden size of 256, one of 1080p with Qwen3-VL's 2560
+    83 MB.
+    """
+
+    def __init__(self, model: Any, max_bytes: int = 256 * 2**20) -> None:
         self._model = model
-        self._size = size
-        self._known: OrderedDict[int, Features] = OrderedDict()
+        self._known: ByteCache[int, Features] = ByteCache(max_bytes, lambda found: found.size)
         self.encoded = 0
         """Images that went through the vision tower."""
 
@@ -39,19 +47,18 @@ class FeatureCache:
 
     def get(self, images: Sequence[ImageInput]) -> list[Features]:
         """Features of each image; the unknown ones of one size are encoded together."""
-        unknown = {image.key: image for image in images if image.key not in self._known}
+        known = {image.key: self._known.get(image.key) for image in images}
+        found = {key: features for key, features in known.items() if features is not None}
+        unknown = {image.key: image for image in images if image.key not in found}
         # One size at a time: the tower takes mixed sizes another way, with other last bits.
         sizes: dict[bytes, list[ImageInput]] = {}
         for image in unknown.values():
             sizes.setdefault(image.grid_thw.tobytes(), []).append(image)
         for group in sizes.values():
-            self._known.update(self._encode(group))
-        for image in images:
-            self._known.move_to_end(image.key)
-        found = [self._known[image.key] for image in images]
-        while len(self._known) > self._size:
-            self._known.popitem(last=False)
-        return found
+            found.update(self._encode(group))
+        for key in unknown:
+            self._known.put(key, found[key])
+        return [found[image.key] for image in images]
 
     def _encode(self, images: list[ImageInput]) -> dict[int, Features]:
         self.encoded += len(images)
@@ -59,7 +66,10 @@ class FeatureCache:
         pixels = torch.from_numpy(np.concatenate([image.pixel_values for image in images]))
         grids = torch.from_numpy(np.concatenate([image.grid_thw for image in images]))
         out = encode_images(self._model, pixels.to(device), grids.to(device))
+        # Copies: a view would keep the whole group's features for as long as one of them.
         return {
-            image.key: Features(out.tokens[index], tuple(tap[index] for tap in out.deepstack))
+            image.key: Features(
+                out.tokens[index].clone(), tuple(tap[index].clone() for tap in out.deepstack)
+            )
             for index, image in enumerate(images)
         }

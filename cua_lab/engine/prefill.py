@@ -179,6 +179,8 @@ class Prefill:
         if row.score_from is None:
             return
         first = max(row.score_from, 1)
+        if first >= len(row.prompt):  # a prompt of one token has nothing before it
+            return
         states = states[span.first + first - 1 - span.cached : span.last - 1]
         logits = self.decoder.logits(states).float()
         logprobs = Sampler([row.params] * len(logits), self.forbidden).logprobs(logits)

@@ -5,14 +5,24 @@ Invariant: each image has exactly as many image tokens as its grid says, in orde
 """
 
 import hashlib
+import io
+import struct
+import warnings
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from PIL import Image
 
 from cua_lab.errors import LabError
 from cua_lab.policy.positions import mrope_positions, next_position
-from cua_lab.policy.vision import Vision, tokens_of
+from cua_lab.policy.vision import Vision, tokens_for, tokens_of
+
+MAX_IMAGE_PIXELS = 40_000_000
+"""Of one image: 8K has 33 million. A 1-bit PNG of 13000x13000 took 42 s and 2.7 GB."""
+MAX_PROMPT_PIXELS = 160_000_000
+"""Of a request's images together, before they are resized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,12 @@ class Prompt:
     image_starts: tuple[int, ...]
     """Index of each image's first token."""
 
+    @property
+    def size(self) -> int:
+        """Bytes, pixels included."""
+        arrays = [self.ids, self.keyed, self.position_ids]
+        return sum(a.nbytes for a in [*arrays, *(image.pixel_values for image in self.images)])
+
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -61,9 +77,74 @@ class Prompt:
         )
 
 
+def image_inputs(
+    images: Sequence[bytes], vision: Vision, *, max_tokens: int | None = None
+) -> list[ImageInput]:
+    """Patches of encoded images, whose headers are read before any of them is decoded.
+
+    `max_tokens` is the room for all of them; `None` is any.
+    """
+    sizes = [image_size(data) for data in images]
+    pixels = sum(width * height for width, height in sizes)
+    if pixels > MAX_PROMPT_PIXELS:
+        raise LabError(
+            f"the request's images have {pixels} pixels; at most {MAX_PROMPT_PIXELS} are read"
+        )
+    tokens = sum(tokens_for(width, height, vision.geometry) for width, height in sizes)
+    if max_tokens is not None and tokens > max_tokens:
+        raise LabError(
+            f"The input ({tokens} tokens of images) is longer than the model's context length"
+            f" ({max_tokens} tokens)."
+        )
+    return [image_input(data, vision) for data in images]
+
+
+def image_size(data: bytes) -> tuple[int, int]:
+    """Width and height by the header; a file that is no image or too large is refused."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(data)) as image:
+                width, height = image.size
+    except IMAGE_ERRORS as error:
+        raise _unreadable(data, error) from error
+    if width * height > MAX_IMAGE_PIXELS:
+        raise LabError(
+            f"an image of {width}x{height} px is too large; at most {MAX_IMAGE_PIXELS} pixels are"
+            " read"
+        )
+    return width, height
+
+
+IMAGE_ERRORS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    EOFError,
+    AttributeError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
+"""What Pillow's readers raise for files that are not what they say."""
+
+
+def _unreadable(data: bytes, error: Exception) -> LabError:
+    head = data[:8].hex(" ")
+    return LabError(
+        f"cannot read an image of {len(data)} bytes (starts {head}): {error}; send a PNG"
+    )
+
+
 def image_input(data: bytes, vision: Vision) -> ImageInput:
     """Patches of an encoded image."""
-    pixel_values, grid_thw = vision.patchify(data)
+    try:
+        pixel_values, grid_thw = vision.patchify(data)
+    except IMAGE_ERRORS as error:
+        raise _unreadable(data, error) from error
     digest = hashlib.blake2b(data, digest_size=8).digest()
     key = -1 - (int.from_bytes(digest, "little") >> 2)
     return ImageInput(key, pixel_values, grid_thw, tokens_of(grid_thw, vision.geometry.merge)[0])

@@ -3,7 +3,7 @@
 Invariant: a row's `ids`, `logprobs` and, where asked for, `tops` grow together.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -92,9 +92,30 @@ def finish(row: RunningSequence) -> None:
         row.finish = "length"
 
 
+def first_stop(text: str, stops: Sequence[str], *, after: int = 0) -> tuple[int, str] | None:
+    """The stop string that begins first among those that end behind `text[:after]`, and where.
+
+    Of two that begin at the same place, the shorter: it is complete first.
+    """
+    found = [
+        (at, len(stop), stop)
+        for stop in stops
+        if (at := text.find(stop, max(0, after - len(stop) + 1))) >= 0
+    ]
+    return None if not found else (min(found)[0], min(found)[2])
+
+
+def text_before(ids: Sequence[int], count: int, decode: Callable[[list[int]], str]) -> int:
+    """Characters that the first `count` ids spell, half characters left out."""
+    return len(decode(list(ids[:count])).rstrip("\ufffd")) if count > 0 else 0
+
+
 def _stop_string(row: RunningSequence) -> str | None:
     if not row.params.stop or row.decode is None:
         return None
     # A token adds at least one byte, so a stop string ends within its own length of tokens.
-    tail = row.decode(row.ids[-max(len(s.encode()) for s in row.params.stop) - 1 :])
-    return next((stop for stop in row.params.stop if stop in tail), None)
+    first = max(0, len(row.ids) - max(len(s.encode()) for s in row.params.stop) - 1)
+    tail = row.ids[first:]
+    after = text_before(tail, row.params.min_tokens - first, row.decode)
+    found = first_stop(row.decode(tail), row.params.stop, after=after)
+    return None if found is None else found[1]

@@ -21,12 +21,16 @@ if TYPE_CHECKING:
     import torch
 
 
+GREEDY_BELOW = 1e-6
+"""Temperatures below count as 0, as in sglang: a logit divided by 1e-40 is infinite."""
+
+
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """What a request asks of sampling; the defaults are those of the wire."""
 
     temperature: float = 1.0
-    """0 is greedy."""
+    """0 is greedy, and so is anything below `GREEDY_BELOW`."""
     top_p: float = 1.0
     top_k: int = -1
     """At most this many ids; -1 is all."""
@@ -61,7 +65,7 @@ class SamplingParams:
     @property
     def greedy(self) -> bool:
         """Whether no uniform is needed."""
-        return self.temperature == 0.0 or self.top_k == 1
+        return self.temperature < GREEDY_BELOW or self.top_k == 1
 
 
 def uniforms(seed: int, index: int, count: int) -> np.ndarray:
@@ -77,16 +81,17 @@ class Sampler:
         """`forbidden` is `(V,)`, 0 where an id may be said and -inf where it may not."""
         import torch
 
-        device = forbidden.device
+        device, vocabulary = forbidden.device, forbidden.numel()
         # With T = 0 the reported log-probability is the raw one: divide by 1.
-        temperature = [1.0 if p.temperature == 0 else p.temperature for p in params]
+        temperature = [1.0 if p.temperature < GREEDY_BELOW else p.temperature for p in params]
         self._forbidden = forbidden
         self._bias = _biases(params, forbidden)  # (B, V), or None where nobody asks for any
         self._scale = torch.tensor(temperature, device=device)[:, None]  # (B, 1)
         self._greedy = torch.tensor([p.greedy for p in params], device=device)  # (B,)
         self._top_p = torch.tensor([p.top_p for p in params], device=device, dtype=torch.float64)
         self._top_k = torch.tensor(
-            [p.top_k if p.top_k > 0 else forbidden.numel() for p in params], device=device
+            [min(p.top_k, vocabulary) if p.top_k > 0 else vocabulary for p in params],
+            device=device,
         )
         self._refresh()
 

@@ -19,6 +19,7 @@ from cua_lab.errors import LabError
 from cua_lab.miles.recipe import MilesRecipe, from_args
 from cua_lab.miles.secrets import hide, redacted
 from cua_lab.play.runtimes import make_runtime
+from cua_lab.serving.sampling_request import NEUTRAL, sampling_request
 
 if TYPE_CHECKING:
     from cua_lab.play.agent import LabAgentConfig
@@ -141,7 +142,6 @@ class EpisodeRunner:
 
         agent = self.recipe.agent
         longest = ask.sampling.get("max_new_tokens") or agent.max_tokens
-        top_k = ask.sampling.get("top_k", -1)
         return LabAgentConfig(
             model=self.model,
             system_prompt=SHORT_SYSTEM_PROMPT if agent.short_prompt else SYSTEM_PROMPT,
@@ -149,12 +149,11 @@ class EpisodeRunner:
             first_screenshot=agent.first_screenshot,
             max_steps=agent.max_turns,
             stop_on=set(agent.stop_on),
-            completion_kwargs={
-                "max_tokens": min(agent.max_tokens, longest),
-                "temperature": ask.sampling.get("temperature", agent.temperature),
-                "top_p": ask.sampling.get("top_p", 1.0),
-                "extra_body": {"return_token_ids": True} | ({"top_k": top_k} if top_k > 0 else {}),
-            },
+            completion_kwargs=sampling_request(
+                max_tokens=min(agent.max_tokens, longest),
+                token_ids=True,
+                **_sampling_options(ask.sampling, agent.temperature),
+            ),
         )
 
     def _convert(self, episode: "Episode") -> "list[Sample]":
@@ -254,6 +253,14 @@ def _serves(player: EpisodeRunner, args: Any) -> bool:
     url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/v1/"
     same = (player.base_url, player.model) == (url, str(args.hf_checkpoint))
     return same and player.recipe == from_args(args)
+
+
+def _sampling_options(sampling: Mapping[str, Any], temperature: float) -> dict[str, Any]:
+    """Miles' sampling parameters by the names of a chat request; sglang takes top_k 0 for none."""
+    said = {name: sampling[name] for name in NEUTRAL if sampling.get(name) is not None}
+    if said.get("top_k") == 0:
+        said["top_k"] = -1
+    return {"temperature": temperature, **said}
 
 
 def _task(ask: EpisodeRequest) -> Any:

@@ -11,9 +11,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
+
 from cua_lab.errors import LabError
 from cua_lab.pictures import data_url, read_data_url
-from cua_lab.policy.pieces import pieces_of
+from cua_lab.policy.spelling import (
+    Spelling,
+    encode_marked,
+    encode_text,
+    mark,
+    spelling_of,
+    unmark,
+)
 
 Message = dict[str, Any]
 ROLES = ("system", "user", "assistant", "tool")
@@ -38,12 +47,33 @@ def render_text(
     add_generation_prompt: bool = True,
 ) -> str:
     """The prompt as text, one `<|image_pad|>` per image."""
-    return tokenizer.apply_chat_template(
-        [_for_template(message, index) for index, message in enumerate(messages)],
-        tools=list(tools) if tools else None,
-        tokenize=False,
-        add_generation_prompt=add_generation_prompt,
-    )
+    text = marked_text(tokenizer, messages, tools, add_generation_prompt=add_generation_prompt)
+    return unmark(text)
+
+
+def marked_text(
+    tokenizer: Any,  # transformers.PreTrainedTokenizerFast
+    messages: Sequence[Message],
+    tools: Sequence[dict[str, Any]] | None = None,
+    *,
+    add_generation_prompt: bool = True,
+) -> str:
+    """The prompt for `encode_marked`: what messages say is told from what the template writes."""
+    spelling = spelling_of(tokenizer)
+    listed = [_for_template(message, index) for index, message in enumerate(messages)]
+    try:
+        return str(
+            tokenizer.apply_chat_template(
+                [_marked_message(message, spelling) for message in listed],
+                tools=mark(list(tools), spelling.tags) if tools else None,
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+            )
+        )
+    except (TemplateError, TypeError, ValueError, RecursionError) as error:
+        raise LabError(
+            f"the policy's chat template cannot render these {len(listed)} messages: {error}"
+        ) from error
 
 
 def render(
@@ -54,13 +84,13 @@ def render(
     add_generation_prompt: bool = True,
 ) -> list[int]:
     """The prompt's ids, ONE pad id per image; `expand_images` makes room for its tokens."""
-    text = render_text(tokenizer, messages, tools, add_generation_prompt=add_generation_prompt)
-    return encode(tokenizer, text)
+    text = marked_text(tokenizer, messages, tools, add_generation_prompt=add_generation_prompt)
+    return encode_marked(tokenizer, text)
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:
     """Ids of `text`, special tokens recognised and none added."""
-    return pieces_of(tokenizer).encode(text)
+    return encode_text(tokenizer, text)
 
 
 def expand_images(ids: Sequence[int], counts: Sequence[int], image_token_id: int) -> list[int]:
@@ -112,7 +142,18 @@ def _for_template(message: Message, index: int) -> Message:
         raise LabError(f"message {index} has role {role!r}; expected one of {', '.join(ROLES)}")
     out: Message = {"role": role, "content": _content(message.get("content"), index)}
     if message.get("tool_calls"):
+        if not isinstance(message["tool_calls"], list):
+            raise LabError(f"message {index} has tool_calls that are not a list")
         out["tool_calls"] = [_call(call, index) for call in message["tool_calls"]]
+    return out
+
+
+def _marked_message(message: Message, spelling: Spelling) -> Message:
+    """A policy's own words may hold the ids of a call; nothing else that is said may."""
+    tags = spelling.special_tags if message["role"] == "assistant" else spelling.tags
+    out = dict(message, content=mark(message["content"], tags))
+    if message.get("tool_calls"):
+        out["tool_calls"] = mark(message["tool_calls"], spelling.tags)
     return out
 
 
@@ -137,13 +178,18 @@ def _part(part: Any, index: int) -> dict[str, Any]:
     raise LabError(f"message {index} has a part that is neither text nor an image: {part!r:.80}")
 
 
-def _call(call: dict[str, Any], index: int) -> dict[str, Any]:
-    function = call.get("function", call)
+def _call(call: Any, index: int) -> dict[str, Any]:
+    function = call.get("function", call) if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise LabError(
+            f'message {index} replays a call that is not {{"function": {{"name": ...,'
+            f' "arguments": ...}}}}: {call!r:.80}'
+        )
     arguments = function.get("arguments")
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also numbers of more than 4300 digits
             raise LabError(
                 f"message {index} replays a call whose arguments are not JSON ({error}): "
                 f"{arguments!r:.80}"

@@ -7,7 +7,6 @@ bit for bit, also on the fast path for images that need no resizing.
 
 import hashlib
 import math
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ from PIL import Image
 
 from cua_lab.errors import LabError
 from cua_lab.pictures import to_rgb
+from cua_lab.policy.byte_cache import ByteCache
 
 Patches = tuple[np.ndarray, np.ndarray]
 """pixel_values float32 (n_patches, patch_dim), grid_thw int64 (1, 3)."""
@@ -88,10 +88,13 @@ class Vision:
 
     processor: Any
     """The family's transformers image processor; saved with the checkpoint."""
-    cache_size: int = 512
-    """Images kept as patches (a 128 px screen: 0.4 MB)."""
+    cache_bytes: int = 256 * 2**20
+    """Of images kept as patches: 0.4 MB each at 128 px, 50 MB at 1080p."""
     _lut: np.ndarray | None = None
-    _cache: "OrderedDict[bytes, Patches]" = field(default_factory=OrderedDict)
+    _cache: "ByteCache[bytes, Patches]" = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._cache = ByteCache(self.cache_bytes, lambda patches: sum(a.nbytes for a in patches))
 
     @property
     def geometry(self) -> Geometry:
@@ -108,15 +111,12 @@ class Vision:
         if isinstance(source, Image.Image):
             source = to_rgb(source)  # raw bytes of a palette's picture do not say its colours
         key = _content_key(source)
-        if key in self._cache:
-            self._cache.move_to_end(key)
-            return self._cache[key]
+        if (known := self._cache.get(key)) is not None:
+            return known
         patches = self._patchify(to_image(source))
         for array in patches:
             array.setflags(write=False)
-        self._cache[key] = patches
-        if len(self._cache) > self.cache_size:
-            self._cache.popitem(last=False)
+        self._cache.put(key, patches)
         return patches
 
     def patchify_all(self, images: Sequence[Image.Image]) -> Patches:

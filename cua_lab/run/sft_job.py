@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from cua_lab.training.lora import Adapter
     from cua_lab.training.warmup import SftMetrics
 
-CACHED_IMAGES = 16
-"""Patches of screenshots that are kept: one of 1080p has 50 MB."""
-
 
 def run_sft(
     recipe: SftRecipe,
@@ -164,7 +161,6 @@ def prepare(
         policy = build_policy(
             recipe.policy.shape(), corpus_of_rows(reader), seed=recipe.seed, name=recipe.name
         )
-    policy.vision.cache_size = CACHED_IMAGES
     data = SftDataset(reader, policy)
     data.example(0)  # a template without tools, a missing screenshot
     torch.manual_seed(recipe.seed)  # of LoRA's first weights and of its dropout

@@ -16,6 +16,7 @@ from cua_lab.hud_quirks import template_parameters
 from cua_lab.play.worker import Plan
 from cua_lab.recipes import Recipe, Stage
 from cua_lab.seeds import derive_seed
+from cua_lab.serving.sampling_request import sampling_request
 
 if TYPE_CHECKING:
     from hud.eval import Task
@@ -123,11 +124,9 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
         first_screenshot=agent.first_screenshot,
         max_steps=agent.max_turns,
         stop_on=set(agent.stop_on),
-        completion_kwargs={
-            "max_tokens": agent.max_tokens,
-            "temperature": agent.temperature,
-            "extra_body": {"return_token_ids": True},
-        },
+        completion_kwargs=sampling_request(
+            temperature=agent.temperature, max_tokens=agent.max_tokens, token_ids=True
+        ),
     )
     return StageContext(
         recipe=recipe,

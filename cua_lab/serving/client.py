@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from cua_lab.serving.sampling_request import EXTRA_NEUTRAL
+from cua_lab.serving.wire import json_bytes
+
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
 
@@ -33,9 +36,14 @@ class ChatClient:
         """POST one request; `extra_body` joins the body, as in the SDK."""
         from openai.types.chat import ChatCompletion
 
-        response = await self._http.post("chat/completions", json=body | (extra_body or {}))
+        response = await self._http.post(
+            "chat/completions",
+            content=json_bytes(body | (extra_body or {})),
+            headers={"content-type": "application/json"},
+        )
         if response.status_code != 200:
-            raise EngineRefused(f"status {response.status_code}: {_words(response)}")
+            words = _words(response)
+            raise EngineRefused(f"status {response.status_code}: {words}{_hint(response, words)}")
         return ChatCompletion.construct(**_completion(response))
 
 
@@ -53,6 +61,17 @@ def _completion(response: httpx.Response) -> dict[str, Any]:
     if not body["choices"] or not all(isinstance(entry, dict) for entry in body["choices"]):
         raise EngineRefused(f"status 200 with no choice in it: {response.text[:200]}")
     return body
+
+
+def _hint(response: httpx.Response, words: str) -> str:
+    """What to do about a server that takes only the sampling options of OpenAI's own API."""
+    refused = [name for name in EXTRA_NEUTRAL if name in words]
+    if response.status_code not in (400, 422) or not refused:
+        return ""
+    return (
+        f" (the server does not take {refused[0]}; with --standard-fields `cua-lab eval` asks"
+        " without top_k, min_p and repetition_penalty)"
+    )
 
 
 def _words(response: httpx.Response) -> str:

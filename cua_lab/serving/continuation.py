@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cua_lab.errors import LabError
+from cua_lab.policy.spelling import encode_marked
+from cua_lab.policy.template import marked_text
 from cua_lab.serving.dialects import MissingTokenIds
 from cua_lab.serving.toolcalls import parse_tool_calls
 from cua_lab.stitching.codec import TokenCodec, codec_from_tokenizer
@@ -35,6 +37,9 @@ _SAME_NAME = (
     "top_p",
     "top_k",
     "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
     "logit_bias",
     "stop",
     "stop_token_ids",
@@ -49,7 +54,7 @@ class Renderer(Protocol):
         """Messages as text, one image pad per image; `ask` adds the generation prompt."""
 
     def encode(self, text: str) -> Sequence[int]:
-        """Ids of a text, special tokens recognised."""
+        """Ids of such a text, the template's special tokens recognised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +64,11 @@ class TemplateRenderer:
     tokenizer: Any
 
     def text(self, messages: Sequence[Message], tools: Sequence[Any] | None, *, ask: bool) -> str:
-        from cua_lab.policy.template import render_text
-
         listed = [dict(message) for message in messages]
-        return render_text(self.tokenizer, listed, tools, add_generation_prompt=ask)
+        return marked_text(self.tokenizer, listed, tools, add_generation_prompt=ask)
 
     def encode(self, text: str) -> Sequence[int]:
-        from cua_lab.policy.template import encode
-
-        return encode(self.tokenizer, text)
+        return encode_marked(self.tokenizer, text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ Every function here is pure; where the ids are missing it raises and nothing is 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,6 +30,12 @@ REQUEST_FLAGS: Mapping[str, Mapping[str, bool]] = {
     "vllm": _VLLM,
 }
 """Request fields that make each server return its ids."""
+
+
+MAX_ID = 2**31
+"""No vocabulary is larger, and tensors of ids hold no more."""
+ROUNDING = 1e-4
+"""How far above 0 a log-probability of a low-precision engine may be rounded."""
 
 
 class MissingTokenIds(LabError):
@@ -80,11 +86,12 @@ def read_choice(
     whatever its `finish_reason` says.
     """
     choice = _choice(body, index)
-    meta = choice.get("meta_info") or {}
-    triples = meta.get("output_token_logprobs")
+    meta = _object(choice, "meta_info")
+    triples = _triples(meta)
     output_ids = _output_ids(choice, triples)
     finish_reason = str(choice.get("finish_reason") or "stop")
-    spans = _weight_spans(meta) or _weight_spans(body.get("metadata") or {})
+    count = len(output_ids)
+    spans = _weight_spans(meta, count) or _weight_spans(_object(body, "metadata"), count)
     return ChoiceTokens(
         prompt_ids=_prompt_ids(body, choice),
         output_ids=output_ids,
@@ -98,29 +105,68 @@ def read_choice(
 
 def _choice(body: Mapping[str, Any], index: int) -> Mapping[str, Any]:
     choices = body.get("choices") or []
-    if not 0 <= index < len(choices):
+    if not isinstance(choices, list) or not 0 <= index < len(choices):
+        choices = choices if isinstance(choices, list) else []
         raise MissingTokenIds(
             f"the answer has {len(choices)} choices, so there is no choice {index};"
             " is the server an OpenAI-compatible chat endpoint?"
         )
-    chosen: Mapping[str, Any] = choices[index]
+    chosen = choices[index]
+    if not isinstance(chosen, dict):
+        raise MissingTokenIds(f"choice {index} of the answer is {chosen!r:.60}, not an object")
     return chosen
 
 
+def _object(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A field that is an object; empty for null or nothing."""
+    value = holder.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise MissingTokenIds(f"the answer's `{name}` is {value!r:.60}, not an object")
+    return value
+
+
+def _triples(meta: Mapping[str, Any]) -> list[Any] | None:
+    """sglang's `[log-probability, id, text]` of each output token, or `None`."""
+    triples = meta.get("output_token_logprobs")
+    if triples is None:
+        return None
+    whole = isinstance(triples, list) and all(isinstance(t, list) and len(t) >= 2 for t in triples)
+    if not whole:
+        raise MissingTokenIds(
+            "`meta_info.output_token_logprobs` must be a list of [log-probability, id, text], got"
+            f" {triples!r:.80}"
+        )
+    return list(triples)
+
+
 def _prompt_ids(body: Mapping[str, Any], choice: Mapping[str, Any]) -> tuple[int, ...]:
-    ids = choice.get("prompt_token_ids")
-    if ids is None:
-        ids = body.get("prompt_token_ids")
-    if ids is None:
+    holders = (choice, body)
+    found = [
+        _as_ids(holder["prompt_token_ids"], "prompt_token_ids")
+        for holder in holders
+        if holder.get("prompt_token_ids") is not None
+    ]
+    if not found:
         raise MissingTokenIds(
             "prompt ids were asked for and did not come: expected `prompt_token_ids` in the choice"
             " (sglang 0.5.13 or newer) or at the top level (vLLM). A router may strip them, or the"
             " server is too old; nothing is re-tokenised here, so nothing could be trained"
         )
-    return _as_ids(ids, "prompt_token_ids")
+    if found[0] != found[-1]:
+        raise MissingTokenIds(
+            f"the answer's two arrays of prompt ids disagree (choice: {len(found[0])} ids, top"
+            f" level: {len(found[-1])} ids)"
+        )
+    if not found[0]:
+        raise MissingTokenIds(
+            "the answer's `prompt_token_ids` is empty, and no prompt is: a router may strip the ids"
+        )
+    return found[0]
 
 
-def _output_ids(choice: Mapping[str, Any], triples: Any) -> tuple[int, ...]:
+def _output_ids(choice: Mapping[str, Any], triples: list[Any] | None) -> tuple[int, ...]:
     named = [key for key in ("response_token_ids", "token_ids") if choice.get(key) is not None]
     found = {key: _as_ids(choice[key], key) for key in named}
     if triples is not None:
@@ -137,29 +183,51 @@ def _output_ids(choice: Mapping[str, Any], triples: Any) -> tuple[int, ...]:
     return next(iter(found.values()))
 
 
-def _as_ids(values: Sequence[Any], name: str) -> tuple[int, ...]:
+def _as_ids(values: Any, name: str) -> tuple[int, ...]:
+    if not isinstance(values, list | tuple):
+        raise MissingTokenIds(f"`{name}` is {values!r:.60}, not a list of token ids")
     ids = tuple(values)
     for position, value in enumerate(ids):
-        if type(value) is not int or value < 0:
+        if type(value) is not int or not 0 <= value < MAX_ID:
             raise MissingTokenIds(f"`{name}`[{position}] is {value!r}, not a token id")
     return ids
 
 
-def _logprobs(choice: Mapping[str, Any], triples: Any, count: int) -> tuple[float, ...] | None:
+def _logprobs(
+    choice: Mapping[str, Any], triples: list[Any] | None, count: int
+) -> tuple[float, ...] | None:
     """From sglang's triples where there are any, else from `logprobs.content`; null is NaN."""
     if triples is not None:
         values = [triple[0] for triple in triples]
     else:
-        content = (choice.get("logprobs") or {}).get("content")
+        content = _object(choice, "logprobs").get("content")
         if content is None:
             return None
+        if not isinstance(content, list) or not all(isinstance(e, dict) for e in content):
+            raise MissingTokenIds(
+                f"`logprobs.content` must be a list of objects, got {content!r:.80}"
+            )
         values = [entry.get("logprob") for entry in content]
     if len(values) != count:
         raise MissingTokenIds(
             f"the answer has {count} output ids but {len(values)} log-probabilities;"
             " they cannot be matched by position"
         )
-    return tuple(math.nan if value is None else float(value) for value in values)
+    return tuple(_logprob(value, position) for position, value in enumerate(values))
+
+
+def _logprob(value: Any, position: int) -> float:
+    """`null` is NaN; a probability above 1, or of a token that could not come, is refused."""
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise MissingTokenIds(f"log-probability {position} is {value!r:.60}, not a number")
+    if value > ROUNDING or value == -math.inf:
+        raise MissingTokenIds(
+            f"log-probability {position} is {value:g}; a sampled token's is finite and at most 0."
+            " Are these scores or probabilities?"
+        )
+    return float(value)
 
 
 def _truncated(
@@ -186,9 +254,24 @@ def _weight_version(meta: Mapping[str, Any], body: Mapping[str, Any]) -> str | N
     return None if version is None else str(version)
 
 
-def _weight_spans(meta: Mapping[str, Any]) -> tuple[WeightSpan, ...]:
-    """The versions within one answer, if there is more than one."""
+def _weight_spans(meta: Mapping[str, Any], count: int) -> tuple[WeightSpan, ...]:
+    """The versions within one answer of `count` tokens, if there is more than one."""
     entries = meta.get("weight_versions") or []
-    spans = (WeightSpan(str(e["version"]), int(e["start"]), int(e["end"])) for e in entries)
-    kept = tuple(span for span in spans if span.end > span.start)
-    return kept if len({span.version for span in kept}) > 1 else ()
+    try:
+        spans = [WeightSpan(str(e["version"]), int(e["start"]), int(e["end"])) for e in entries]
+    except (TypeError, KeyError, ValueError) as error:
+        raise MissingTokenIds(
+            f"`weight_versions` must be a list of {{version, start, end}}, got {entries!r:.80}"
+        ) from error
+    kept = tuple(span for span in spans if span.end != span.start)
+    if len({span.version for span in kept}) <= 1:
+        return ()
+    bounds = [0, *(span.end for span in kept)]
+    tiled = [span.start for span in kept] == bounds[:-1] and bounds == sorted(set(bounds))
+    if not tiled or bounds[-1] != count:
+        shown = ", ".join(f"{span.version}: {span.start} to {span.end}" for span in kept)
+        raise MissingTokenIds(
+            f"`weight_versions` must cover the answer's {count} tokens without gap or overlap, got"
+            f" {shown}"
+        )
+    return kept

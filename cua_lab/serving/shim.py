@@ -25,6 +25,8 @@ from cua_lab.serving.dialects import (
     MissingTokenIds,
     read_choice,
 )
+from cua_lab.serving.sampling_request import stated
+from cua_lab.serving.wire import json_bytes
 from cua_lab.stitching.turn import Turn
 
 SLOT_HEADER = "x-cua-lab-slot"
@@ -123,7 +125,7 @@ class ShimTransport(httpx.AsyncBaseTransport):
 
     def _outgoing(self, asked: dict[str, Any]) -> dict[str, Any]:
         """The body the server gets."""
-        body = {key: value for key, value in asked.items() if key not in HUD_FIELDS}
+        body = stated({key: value for key, value in asked.items() if key not in HUD_FIELDS})
         body |= self._flags
         body["logprobs"] = True
         if self._seed is not None:
@@ -143,7 +145,7 @@ class ShimTransport(httpx.AsyncBaseTransport):
             request.method,
             url,
             headers=headers,
-            content=json.dumps(body, ensure_ascii=False).encode(),
+            content=json_bytes(body),
             extensions=request.extensions,  # httpx carries the client's timeout here
         )
 
@@ -173,7 +175,7 @@ def _is_chat(request: httpx.Request) -> bool:
 def _json_object(content: bytes) -> dict[str, Any] | None:
     try:
         value = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -210,7 +212,7 @@ def _rewritten(
     return httpx.Response(
         response.status_code,
         headers=_without_body_headers(response.headers),
-        content=json.dumps(body, ensure_ascii=False).encode(),
+        content=json_bytes(body),
         extensions=response.extensions,
     )
 

@@ -6,7 +6,6 @@ and sent as one delta.
 """
 
 import asyncio
-import json
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -17,7 +16,7 @@ from cua_lab.engine.engine import Engine
 from cua_lab.engine.generation import GenerationRequest
 from cua_lab.engine.sequences import Top
 from cua_lab.serving.toolcalls import OPEN
-from cua_lab.serving.wire import ResponseOptions
+from cua_lab.serving.wire import ResponseOptions, json_bytes
 from cua_lab.serving.wire_out import ResponseContext, chat_message, token_logprob, usage
 
 Token = tuple[int, int, float, Top]
@@ -46,8 +45,7 @@ async def chat_stream(
 
 
 def _event(chunk: dict[str, Any]) -> bytes:
-    text = json.dumps(chunk, ensure_ascii=False, separators=(",", ":"))
-    return f"data: {text}\n\n".encode()
+    return b"data: " + json_bytes(chunk) + b"\n\n"
 
 
 class _Chunks:

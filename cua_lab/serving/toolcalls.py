@@ -10,9 +10,11 @@ import json
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 OPEN = "<tool_call>\n"
 CLOSE = "\n</tool_call>"
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _CALL = re.compile(re.escape(OPEN) + "(.*?)" + re.escape(CLOSE), re.DOTALL)
 
 
@@ -45,7 +47,7 @@ def _read_call(body: str, tools: Collection[str]) -> list[ToolCall]:
     """The calls in one block: none if it is not JSON; a list holds several."""
     try:
         value = json.loads(body)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # also numbers of more than 4300 digits
         return []
     actions = value if isinstance(value, list) else [value]
     return [
@@ -59,5 +61,7 @@ def _known(name: object, tools: Collection[str]) -> bool:
     return isinstance(name, str) and name in tools
 
 
-def _arguments(action: dict) -> str:
-    return json.dumps(action.get("parameters") or action.get("arguments", {}), ensure_ascii=False)
+def _arguments(action: dict[str, Any]) -> str:
+    """JSON text; half of a surrogate pair stays the escape that was sampled: it has no UTF-8."""
+    text = json.dumps(action.get("parameters") or action.get("arguments", {}), ensure_ascii=False)
+    return _SURROGATES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -3,6 +3,7 @@
 The dialect is sglang's: fields and error texts are those of recorded sglang 0.5.23 answers.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,16 @@ class WireError(LabError):
     def __init__(self, message: str, type: str = "BadRequestError") -> None:
         super().__init__(message)
         self.type = type
+
+
+def json_bytes(value: Any, *, allow_nan: bool = True) -> bytes:
+    """JSON as UTF-8; where half of a surrogate pair is in it, which has none, all in ASCII."""
+    compact = (",", ":")
+    text = json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, separators=compact)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, allow_nan=allow_nan, separators=compact).encode()
 
 
 def error_body(error: LabError) -> Body:

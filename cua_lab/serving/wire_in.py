@@ -4,6 +4,8 @@ What sglang ignores is ignored (unknown fields, `model`); what would change the 
 be done here is refused, never ignored (`regex`, penalties, a required tool).
 """
 
+from __future__ import annotations
+
 import json
 from typing import Any
 
@@ -11,8 +13,20 @@ from cua_lab.engine.engine import Engine
 from cua_lab.engine.generation import GenerationRequest
 from cua_lab.engine.token_sampling import SamplingParams
 from cua_lab.pictures import data_url_of
+from cua_lab.policy.spelling import encode_text
 from cua_lab.policy.template import images_of
 from cua_lab.serving.wire import Body, ResponseOptions, WireError
+from cua_lab.serving.wire_values import (
+    biases,
+    count,
+    field_object,
+    ids,
+    integer,
+    number,
+    seed,
+    stop_strings,
+    text_size,
+)
 
 ROLES = ("system", "assistant", "tool", "user")
 NEUTRAL = {
@@ -27,6 +41,9 @@ NEUTRAL = {
     "tool_choice": ("auto", "none", None),
 }
 """Options that this engine does not have, and the values that ask for nothing."""
+CHARACTERS_PER_TOKEN = 32
+"""More text than this for each token of the context cannot fit; 1 MB took 4 to 7 s to find out."""
+LEAST_CHARACTERS = 2**16
 
 
 def chat_request(
@@ -36,21 +53,24 @@ def chat_request(
     _refuse_unknown_sampling(body)
     messages = _messages(body)
     wanted = _wanted(body)
+    _check_text(engine, messages, body.get("tools"))
     params = _params(
         body,
         engine.policy.vocab_size,
-        max_tokens=_integer(body, "max_completion_tokens", None)
+        max_tokens=integer(body, "max_completion_tokens", None)
         if body.get("max_completion_tokens") is not None
-        else _integer(body, "max_tokens", None),
-        min_tokens=_integer(body, "min_tokens", 0),
+        else integer(body, "max_tokens", None),
+        min_tokens=integer(body, "min_tokens", 0),
     )
-    ids = body.get("input_ids")
+    given = body.get("input_ids")
     tools = body.get("tools") if body.get("tool_choice") != "none" else None
     return (
         GenerationRequest(
-            prompt=engine.chats.get(messages, tools, None if ids is None else _ids(ids)),
+            prompt=engine.chats.get(
+                messages, tools, None if given is None else ids(given, "input_ids")
+            ),
             params=params,
-            n=_integer(body, "n", 1) or 1,
+            n=integer(body, "n", 1) or 1,
             top=wanted.top,
             slot=slot,
         ),
@@ -64,23 +84,27 @@ def generate_request(body: Body, engine: Engine, *, slot: int | None) -> Generat
     if not isinstance(params, dict):
         raise WireError("sampling_params must be one object; batches are not served", "Bad Request")
     _refuse_unknown_sampling(params)
-    ids = body.get("input_ids")
-    if ids is None:
+    given = body.get("input_ids")
+    if given is None:
         if not isinstance(body.get("text"), str):
             raise WireError("Either text or input_ids should be provided.", "Bad Request")
-        ids = engine.policy.tokenizer(body["text"], add_special_tokens=False)["input_ids"]
-    start = _integer(body, "logprob_start_len", -1)
+        _check_text(engine, body["text"])
+        given = encode_text(engine.policy.tokenizer, body["text"])
+    start = integer(body, "logprob_start_len", -1)
     scored = bool(body.get("return_logprob")) and start is not None and start >= 0
+    prompt = engine.prompt(ids(given, "input_ids"), _image_data(body.get("image_data")))
+    if scored and start is not None and start >= len(prompt):
+        raise WireError(f"logprob_start_len is {start}, but the prompt has {len(prompt)} tokens.")
     return GenerationRequest(
-        prompt=engine.prompt(_ids(ids), _image_data(body.get("image_data"))),
+        prompt=prompt,
         params=_params(
             params,
             engine.policy.vocab_size,
-            max_tokens=_integer(params, "max_new_tokens", 128),
-            min_tokens=_integer(params, "min_new_tokens", 0),
+            max_tokens=integer(params, "max_new_tokens", 128),
+            min_tokens=integer(params, "min_new_tokens", 0),
         ),
-        n=_integer(params, "n", 1) or 1,
-        top=_integer(body, "top_logprobs_num", 0) or 0,
+        n=integer(params, "n", 1) or 1,
+        top=count(body, "top_logprobs_num", 0),
         score_from=start if scored else None,
         slot=slot,
     )
@@ -98,18 +122,43 @@ def _messages(body: Body) -> list[Body]:
                 f" one of {', '.join(repr(r) for r in ROLES)}, got {role!r}.",
                 "Bad Request",
             )
-        for call in message.get("tool_calls") or []:
-            if not _is_json(call.get("function", {}).get("arguments", "{}")):
-                raise WireError(
-                    "Assistant tool call function.arguments must be valid JSON.", "BadRequest"
-                )
+        _check_calls(message.get("tool_calls"), index)
     return messages
+
+
+def _check_calls(calls: Any, index: int) -> None:
+    if calls is None:
+        return
+    if not isinstance(calls, list):
+        raise WireError(f"messages[{index}].tool_calls must be a list", "Bad Request")
+    for call in calls:
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise WireError(
+                f'messages[{index}].tool_calls must hold {{"function": {{"name": ..., "arguments":'
+                " ...}}",
+                "Bad Request",
+            )
+        if not _is_json(function.get("arguments", "{}")):
+            raise WireError(
+                "Assistant tool call function.arguments must be valid JSON.", "BadRequest"
+            )
+
+
+def _check_text(engine: Engine, *said: Any) -> None:
+    limit = max(LEAST_CHARACTERS, CHARACTERS_PER_TOKEN * engine.context_length)
+    size = text_size(list(said))
+    if size > limit:
+        raise WireError(
+            f"The input has {size} characters of text; a context of {engine.context_length}"
+            f" tokens has no room for more than {limit}."
+        )
 
 
 def _is_json(arguments: Any) -> bool:
     try:
         json.loads(arguments) if isinstance(arguments, str) else None
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return False
     return True
 
@@ -131,12 +180,12 @@ def _wanted(body: Body) -> ResponseOptions:
         model=str(body.get("model", "default")),
         tools=_tool_names(body),
         logprobs=bool(body.get("logprobs")),
-        top=(_integer(body, "top_logprobs", 0) or 0) if body.get("logprobs") else 0,
+        top=count(body, "top_logprobs", 0) if body.get("logprobs") else 0,
         prompt_ids=bool(body.get("return_prompt_token_ids") or body.get("return_token_ids")),
         output_ids=bool(body.get("return_token_ids")),
         meta_info=bool(body.get("return_meta_info")),
         stream=stream,
-        stream_usage=bool((body.get("stream_options") or {}).get("include_usage")),
+        stream_usage=bool(field_object(body, "stream_options").get("include_usage")),
         skip_special=body.get("skip_special_tokens", True) is not False,
         trim_stop=not body.get("no_stop_trim"),
     )
@@ -146,75 +195,41 @@ def _tool_names(body: Body) -> tuple[str, ...]:
     if body.get("tool_choice") == "none":
         return ()
     tools = body.get("tools") or []
-    try:
-        return tuple(tool["function"]["name"] for tool in tools)
-    except (TypeError, KeyError) as error:
+    if not isinstance(tools, list):
+        raise WireError("tools must be a list", "Bad Request")
+    functions = [tool.get("function") if isinstance(tool, dict) else None for tool in tools]
+    names = [f.get("name") if isinstance(f, dict) else None for f in functions]
+    if not all(isinstance(name, str) for name in names):
         raise WireError(
             'every tool must be {"type": "function", "function": {"name": ...}}', "Bad Request"
-        ) from error
+        )
+    return tuple(str(name) for name in names)
 
 
 def _params(
     body: Body, vocabulary: int, *, max_tokens: int | None, min_tokens: int | None
 ) -> SamplingParams:
-    stop = body.get("stop") or ()
     return SamplingParams(
-        temperature=_number(body, "temperature", 1.0),
-        top_p=_number(body, "top_p", 1.0),
-        top_k=_integer(body, "top_k", -1) or -1,
+        temperature=number(body, "temperature", 1.0),
+        top_p=number(body, "top_p", 1.0),
+        top_k=integer(body, "top_k", -1) or -1,
         max_tokens=max_tokens,
-        seed=_integer(body, "seed" if "seed" in body else "sampling_seed", None),
-        stop=(stop,) if isinstance(stop, str) else tuple(str(s) for s in stop),
-        stop_token_ids=tuple(_ids(body.get("stop_token_ids") or ())),
+        seed=seed(body),
+        stop=stop_strings(body.get("stop")),
+        stop_token_ids=tuple(ids(body.get("stop_token_ids") or (), "stop_token_ids")),
         ignore_eos=bool(body.get("ignore_eos")),
         min_tokens=min_tokens or 0,
-        logit_bias=_biases(body.get("logit_bias") or {}, vocabulary),
+        logit_bias=biases(body.get("logit_bias") or {}, vocabulary),
     )
-
-
-def _biases(value: Any, vocabulary: int) -> tuple[tuple[int, float], ...]:
-    """`{"id": bias}` as on the wire, within the limits that sglang and OpenAI set."""
-    if not isinstance(value, dict):
-        raise WireError('logit_bias must be an object {"id": bias}', "Bad Request")
-    for key, bias in value.items():
-        if not str(key).isdecimal() or int(key) >= vocabulary:
-            raise WireError(f"logit_bias names id {key!r}; ids are 0 to {vocabulary - 1}.")
-        if isinstance(bias, bool) or not isinstance(bias, int | float) or not -100 <= bias <= 100:
-            raise WireError(f"logit_bias of id {key} must be from -100 to 100, got {bias!r}.")
-    return tuple((int(key), float(bias)) for key, bias in value.items())
 
 
 def _refuse_unknown_sampling(body: Body) -> None:
     for name, neutral in NEUTRAL.items():
         if name in body and body[name] not in neutral:
             raise WireError(
-                f"{name}={body[name]!r} is not supported by the embedded engine; leave it out, or"
+                f"{name}={body[name]!r:.60} is not supported by the embedded engine; leave it out, or"
                 " serve the policy with sglang or vLLM."
             )
-
-
-def _number(body: Body, name: str, default: float) -> float:
-    value = body.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise WireError(f"{name} must be a number, got {value!r}.", "Bad Request")
-    return float(value)
-
-
-def _integer(body: Body, name: str, default: int | None) -> int | None:
-    value = body.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise WireError(f"{name} must be an integer, got {value!r}.", "Bad Request")
-    return value
-
-
-def _ids(value: Any) -> list[int]:
-    if not isinstance(value, list | tuple) or not all(type(i) is int for i in value):
-        raise WireError("input_ids must be a list of integers", "Bad Request")
-    return list(value)
 
 
 def _image_data(value: Any) -> list[bytes]:

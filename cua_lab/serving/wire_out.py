@@ -11,7 +11,7 @@ from typing import Any
 
 from cua_lab.engine.detokenizer import Detokenizer
 from cua_lab.engine.generation import Choice, Generation, GenerationRequest
-from cua_lab.engine.sequences import Top
+from cua_lab.engine.sequences import Top, first_stop, text_before
 from cua_lab.serving.toolcalls import parse_tool_calls
 from cua_lab.serving.wire import Body, ResponseOptions
 
@@ -41,7 +41,13 @@ class ResponseContext:
             ids = ids[:-1]
         text = self.detokenizer.text(ids, skip_special=skip_special)
         if trim and isinstance(choice.matched, str):
-            text = text[: text.find(choice.matched)]
+            after = text_before(
+                choice.ids,
+                self.request.params.min_tokens,
+                lambda some: self.detokenizer.text(some, skip_special=skip_special),
+            )
+            found = first_stop(text, (choice.matched,), after=after)
+            text = text if found is None else text[: found[0]]
         return text
 
     def image_tokens(self) -> int:

@@ -122,3 +122,16 @@ def test_a_screenshot_that_is_not_there_stops_the_evaluation(shots) -> None:
         sized(replace(one, screenshot="gone.png"), shots)
     with pytest.raises(LabError, match=r"gone.png cannot be read"):
         predict(answers(), [Question(one, shots / "gone.png")])
+
+
+@pytest.mark.parametrize("standard", [False, True])
+def test_a_greedy_question_says_everything_about_sampling(shots, standard: bool) -> None:
+    """repetition_penalty 1.05 of Qwen2.5-VL's generation_config would change greedy answers."""
+    asked: list = []
+    http = answers(calling(action="click", x=1, y=1), asked=asked)
+    question = questions_of(samples(1), shots)
+    asyncio.run(predict_with_server(http, question, CLICK, model="m", standard_fields=standard))
+    said = {"temperature": 0.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+    more = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+    assert said.items() <= asked[0].items()
+    assert {k: asked[0][k] for k in more if k in asked[0]} == ({} if standard else more)

@@ -19,7 +19,7 @@ def chat(seed: int) -> list[dict]:
 
 
 def test_a_group_renders_its_common_opening_once(tiny: Policy) -> None:
-    chats = ChatPrompts(tiny, size=2)
+    chats = ChatPrompts(tiny, max_bytes=2 * ChatPrompts(tiny).get(chat(0), [TOOL]).size)
     first = chats.get(chat(0), [TOOL])
     assert chats.get(chat(0), [TOOL]) is first
     assert chats.get(chat(1), [TOOL]) is not first

@@ -100,3 +100,17 @@ def test_choices_and_seeds_have_streams_of_their_own() -> None:
 def test_impossible_parameters_are_refused_by_name(options: dict, message: str) -> None:
     with pytest.raises(LabError, match=message):
         SamplingParams(**options)
+
+
+@pytest.mark.parametrize("temperature", [1e-40, 1e-7, 5e-324])
+def test_a_temperature_too_small_to_divide_by_is_greedy_with_the_raw_report(temperature) -> None:
+    sampler = Sampler([SamplingParams(temperature=temperature)], FREE)
+    logprobs = sampler.logprobs(LOGITS)
+    assert torch.equal(logprobs, torch.log_softmax(LOGITS, -1))
+    assert sampler.draw(logprobs, np.zeros(1)).tolist() == [4]
+
+
+def test_small_and_large_temperatures_have_finite_reports() -> None:
+    for temperature in (1e-5, 1e30, 1e300):
+        logprobs = Sampler([SamplingParams(temperature=temperature)], FREE).logprobs(LOGITS)
+        assert not logprobs.isnan().any()

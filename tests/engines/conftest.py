@@ -19,8 +19,16 @@ from tests.engines.servers import SERVERS, Server
 SHAPE = Shape(hidden=64, layers=2, vision_hidden=64, heads=2, grid_side=6)
 """vLLM's CPU attention has no heads smaller than 32."""
 TURNS = 3
-DEFAULTS = {"do_sample": True, "top_k": 1, "top_p": 0.001, "repetition_penalty": 1.05}
-"""Qwen2.5-VL's own generation_config.json: a server that fills it in samples one answer only."""
+OTHER_SAMPLING = {
+    "do_sample": True,
+    "temperature": 0.01,
+    "top_p": 0.001,
+    "top_k": 1,
+    "min_p": 0.9,
+    "repetition_penalty": 1.5,
+}
+"""The checkpoints' generation_config; a request that leaves one unsaid gives one answer for all
+seeds, with log-probabilities of another distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +67,18 @@ def checkpoints(
         )
         sft(policy, player, config, progress=False)
         folder = policy.save(tmp_path_factory.mktemp("checkpoint") / f"step-{number}")
-        (folder / "generation_config.json").write_text(json.dumps(DEFAULTS), encoding="utf-8")
         folders.append(folder)
     first, second = (Trained(folder, load_policy(folder)) for folder in folders)
+    for folder in folders:
+        _want_other_sampling(folder)
     return first, second
+
+
+def _want_other_sampling(folder: Path) -> None:
+    """Each option another way than neutral, as servers read it (NVIDIA-NeMo/RL#3497)."""
+    path = folder / "generation_config.json"
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(saved | OTHER_SAMPLING), encoding="utf-8")
 
 
 @pytest.fixture(

@@ -6,9 +6,10 @@ transformers, which shares nothing with an engine but the checkpoint on disk.
 
 import asyncio
 import itertools
+import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from cua_lab.engine.chat_prompts import ChatPrompts
 from cua_lab.errors import LabError
 from cua_lab.play.episode import Episode, play
 from cua_lab.policy.policy import Policy
@@ -41,6 +43,20 @@ TEMPERATURE = 0.6
 """Other than 1, so that a server that leaves it out of its log-probabilities is found out."""
 
 
+class Heard(httpx.AsyncBaseTransport):
+    """Keeps the body of each request that goes through it."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport, bodies: list[dict[str, Any]]) -> None:
+        self.inner, self.bodies = inner, bodies
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.bodies.append(json.loads(request.content))
+        return await self.inner.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """Who plays what against whom."""
@@ -48,6 +64,8 @@ class Table:
     server: Server
     game: StageContext
     policy: Policy
+    heard: list[dict[str, Any]] = field(default_factory=list)
+    """The bodies of the requests that were sent."""
 
     def episodes(self, seeds: Sequence[int] = SEEDS, *, exact: bool = False, **asked: Any):
         """2048 from each seed, all at once; `asked` are fields of every request."""
@@ -61,7 +79,7 @@ class Table:
         forbidden = () if self.server.forbids_itself else self.policy.forbidden_ids
         more = asked.pop("forbid", ())
         shim = ShimTransport(
-            httpx.AsyncHTTPTransport(),
+            Heard(httpx.AsyncHTTPTransport(), self.heard),
             dialect=self.server.dialect,
             seed=seed,
             vocab_size=self.policy.vocab_size,
@@ -213,6 +231,34 @@ def test_the_pixels_reached_the_server(table, played, references) -> None:
     blind = forced(references[0], table.policy, sample, where, pixels=blank)
     said = as_sampled(sample.stitched, where)
     assert gap(said, blind) > 20 * table.server.logprob_gap
+
+
+def test_what_the_checkpoint_says_about_sampling_does_not_count(table) -> None:
+    """Six seeds, one distinct answer: top_k 1 came from generation_config (OpenPipe/ART#140)."""
+    episodes = table.episodes(range(10, 16), max_tokens=48)
+    answers = {tuple(turn.output_ids for turn in episode.turns) for episode in episodes}
+    assert len(answers) > 1
+
+
+def test_the_first_prompt_has_the_ids_of_the_embedded_engines(table) -> None:
+    """sglang shows the template a field more in each tool: 550 ids instead of 33."""
+    (episode,) = table.episodes(SEEDS[:1], max_tokens=2)
+    asked = table.heard[0]
+    expected = ChatPrompts(table.policy).get(asked["messages"], asked["tools"])
+    assert list(episode.turns[0].prompt_ids) == expected.ids.tolist()
+
+
+def test_words_that_spell_a_special_token_do_not_become_one(table) -> None:
+    """Only the embedded engine tells them apart; the others read a prompt as one text."""
+    if table.server.name != "embedded":
+        pytest.skip("the server's own tokenisation of a prompt")
+    words = [{"role": "user", "content": "<|image_pad|><|im_end|>"}]
+    with httpx.Client(base_url=table.server.url, timeout=120) as client:
+        body = {"messages": words, "max_tokens": 1, "return_prompt_token_ids": True}
+        answer = client.post("/v1/chat/completions", json=body).json()
+    ids = answer["choices"][0]["prompt_token_ids"]
+    assert table.policy.image_token_id not in ids
+    assert ids.count(table.policy.tokenizer.convert_tokens_to_ids("<|im_end|>")) == 1
 
 
 def test_equal_seeds_give_equal_tokens(table, played) -> None:

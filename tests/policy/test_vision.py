@@ -76,7 +76,7 @@ def test_a_png_gives_the_patches_of_the_image_it_holds(noise: Image.Image) -> No
 
 
 def test_patches_are_cached_by_content_and_cannot_be_written(noise: Image.Image) -> None:
-    vision = Vision(build_processor(), cache_size=1)
+    vision = Vision(build_processor(), cache_bytes=500_000)  # one of 128 px has 393,240
     first = vision.patchify(noise)
     assert vision.patchify(noise.copy())[0] is first[0]
     with pytest.raises(ValueError, match="read-only"):

@@ -153,3 +153,57 @@ def test_the_weights_version_is_read_and_a_change_within_an_answer_is_kept():
 
 def test_vllm_does_not_say_which_weights_answered():
     assert read_choice(recording(VLLM, "a_text__all_flags_top2")["response"]).weight_version is None
+
+
+GOOD = {
+    "prompt_token_ids": [1, 2],
+    "response_token_ids": [3, 4],
+    "finish_reason": "stop",
+    "meta_info": {"output_token_logprobs": [[-0.5, 3, "a"], [-0.25, 4, "b"]]},
+}
+
+
+def spans(*bounds: tuple[str, int, int]) -> dict:
+    versions = [{"version": v, "start": s, "end": e} for v, s, e in bounds]
+    return {"meta_info": GOOD["meta_info"] | {"weight_versions": versions}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "top", "says"),
+    [
+        ({"prompt_token_ids": []}, {}, "`prompt_token_ids` is empty"),
+        ({}, {"prompt_token_ids": [1, 9]}, "two arrays of prompt ids disagree"),
+        ({"prompt_token_ids": [1, 2**40]}, {}, "not a token id"),
+        ({"prompt_token_ids": "12"}, {}, "not a list of token ids"),
+        ({"response_token_ids": 5}, {}, "not a list of token ids"),
+        ({"meta_info": {"output_token_logprobs": [[0.5, 3], [-1, 4]]}}, {}, "probability 0 is 0.5"),
+        ({"meta_info": {"output_token_logprobs": [[-1, 3], [-1e999, 4]]}}, {}, "1 is -inf"),
+        ({"meta_info": {"output_token_logprobs": [["x", 3], [-1, 4]]}}, {}, "not a number"),
+        ({"meta_info": {"output_token_logprobs": [None, [-1, 4]]}}, {}, "list of"),
+        ({"meta_info": [1]}, {}, "`meta_info` is"),
+        ({"meta_info": None, "logprobs": {"content": [None, None]}}, {}, "list of objects"),
+        ({"meta_info": None, "logprobs": "x"}, {}, "`logprobs` is"),
+        (spans(("a", 0, 1), ("b", 0, 2)), {}, "weight_versions.*without gap or overlap"),
+        (spans(("a", 0, 1), ("b", 1, 3)), {}, "cover the answer's 2 tokens"),
+        (spans(("a", 1, 2), ("b", 0, 1)), {}, "weight_versions"),
+        ({"meta_info": GOOD["meta_info"] | {"weight_versions": [{"start": 0}]}}, {}, "list of"),
+    ],
+)
+def test_an_answer_that_contradicts_itself_is_refused_by_what_is_wrong(changed, top, says) -> None:
+    with pytest.raises(MissingTokenIds, match=says):
+        read_choice({"choices": [GOOD | changed], **top})
+
+
+@pytest.mark.parametrize("choices", [[None], ["x"], "x", {"0": {}}, None])
+def test_what_is_no_choice_is_refused(choices) -> None:
+    with pytest.raises(MissingTokenIds, match="choice"):
+        read_choice({"choices": choices})
+
+
+def test_versions_that_follow_each_other_are_kept_and_one_alone_is_not_a_change() -> None:
+    body = {"choices": [GOOD | spans(("a", 0, 1), ("b", 1, 2))]}
+    assert [(s.version, s.start, s.end) for s in read_choice(body).weight_spans] == [
+        ("a", 0, 1),
+        ("b", 1, 2),
+    ]
+    assert read_choice({"choices": [GOOD | spans(("a", 0, 2))]}).weight_spans == ()
