@@ -46,6 +46,8 @@ class Sample:
     """How many sequences the episode has."""
     reason: str = ""
     """Why the episode failed or ended early, for people."""
+    screenshots: tuple[int, ...] = ()
+    """Which of the episode's screenshots its images are, in order."""
 
     def __post_init__(self) -> None:
         self._check_reward()
@@ -106,6 +108,7 @@ def samples_of(
                 part=part,
                 parts=len(sequences),
                 reason=reason,
+                screenshots=images.which(stitched),
             )
         )
     return made

@@ -22,8 +22,9 @@ Kl = Literal["none", "k1", "k2", "k3"]
 Ratio = Literal["token", "sequence"]
 Normalise = Literal["token", "sequence", "constant"]
 
-LOG_RATIO_LIMIT = 20.0
-"""exp(20) is 5e8: past it a ratio says only "far off", and exp(89) is infinite in float32."""
+LOG_RATIO_LIMIT = 30.0
+"""Past it an exponential goes on as a straight line: exp(30) is 1e13, exp(89) is infinite in
+float32, and the square of exp(45) in a gradient's norm is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,10 @@ def policy_loss(
     little from `old_logprobs`; tis = min(exp(old - engine), tis_cap), without gradient.
 
     Entropy: `- entropy_coef * entropy` is added.
+
+    Nothing is clamped but an exponential above e^30, which goes on as its tangent, so a token that
+    is far off still has a gradient of the right sign: KL against a reference that gives a token
+    e^-25, and a ratio of e^25 with a negative advantage, are where it is needed most.
     """
     mask = mask.bool()
     _check(mask, logprobs=logprobs, old_logprobs=old_logprobs)
@@ -161,6 +166,8 @@ def policy_loss(
     penalty = _kl(kl, kl_coef, logprobs, ref_logprobs, mask)
     if penalty is not None and kl_coef:
         loss = loss + kl_coef * (penalty * row_scale).sum()
+    if entropy is not None:
+        _check(mask, entropy=entropy)
     spread = None if entropy is None else _keep(mask, entropy)
     if entropy_coef and spread is None:
         raise ValueError(f"entropy_coef is {entropy_coef} but no entropies were given")
@@ -221,7 +228,13 @@ def _ratios(log_ratio: Tensor, mask: Tensor, ratio: Ratio) -> Tensor:  # (B, T)
         log_ratio = (log_ratio.sum(dim=1, keepdim=True) / lengths).expand_as(log_ratio)
     elif ratio != "token":
         raise ValueError(f'ratio is {ratio!r}; use "token" or "sequence"')
-    return log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+    return _exp(log_ratio)
+
+
+def _exp(values: Tensor) -> Tensor:
+    """exp up to e^30 and its tangent beyond, value and gradient finite; 0 below is no overflow."""
+    beyond = (values - LOG_RATIO_LIMIT).clamp(min=0.0)
+    return values.clamp(max=LOG_RATIO_LIMIT).exp() + math.exp(LOG_RATIO_LIMIT) * beyond
 
 
 def _tis_weights(
@@ -232,8 +245,7 @@ def _tis_weights(
     if engine is None or not cap > 0:
         raise ValueError(f"tis_cap is {cap}: it needs engine_logprobs and must be above 0")
     _check(mask, engine_logprobs=engine)
-    gap = _keep(mask, old - engine).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-    return gap.exp().clamp(max=cap).detach()
+    return _exp(_keep(mask, old - engine)).clamp(max=cap).detach()
 
 
 def _kl(kind: Kl, coef: float, logprobs: Tensor, ref: Tensor | None, mask: Tensor) -> Tensor | None:
@@ -247,8 +259,8 @@ def _kl(kind: Kl, coef: float, logprobs: Tensor, ref: Tensor | None, mask: Tenso
     if ref is None:
         raise ValueError(f"kl is {kind!r}: it needs ref_logprobs")
     _check(mask, ref_logprobs=ref)
-    d = _keep(mask, ref - logprobs).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-    return {"k1": lambda: -d, "k2": lambda: d.square() / 2, "k3": lambda: d.exp() - 1 - d}[kind]()
+    d = _keep(mask, ref - logprobs)
+    return {"k1": lambda: -d, "k2": lambda: d.square() / 2, "k3": lambda: _exp(d) - 1 - d}[kind]()
 
 
 def _mean(values: Tensor | None, mask: Tensor) -> float:
