@@ -266,6 +266,9 @@ class GrpoSettings:
     normalise: Literal["token", "sequence", "constant"] = "token"
     constant: Annotated[float, Range(1)] | None = None
     """Tokens; with `normalise: constant` only."""
+    zero_variance: Literal["counted", "left_out"] = "counted"
+    """Whether groups of equal rewards stand in the loss's denominators: counted, an update is as
+    much smaller as fewer groups tell anything. Reasons in `cua_lab.training.losses.row_weights`."""
     kl: Literal["none", "k1", "k2", "k3"] = "none"
     kl_coef: NonNegative = 0.0
     """Above 0 a frozen copy of the starting policy is kept and scored."""

@@ -62,6 +62,7 @@ def row_weights(
     normalise: Normalise = "token",
     episodes: Sequence[Hashable] | None = None,
     constant: float | None = None,
+    counted: Sequence[bool] | None = None,
 ) -> Tensor:  # (B,)
     """The weight of each row's tokens, from the whole batch's numbers of masked-in tokens.
 
@@ -72,6 +73,16 @@ def row_weights(
     N is the number of tokens, M that of episodes with any, n_i that of the tokens of row i's
     episode: `episodes` names them, so that the parts of a split episode count as one (default:
     every row is its own). `constant` is a number of tokens, such as the longest answer allowed.
+
+    `counted` says which rows stand in N and M (default: all). A group whose rewards are all equal
+    has no gradient; counted, it makes the update smaller, by half where half of the tokens are of
+    such groups. Both are in use: GRPO's formula and the defaults of TRL and verl count it
+    (trl#6367 reports that as a fault, its pull request #6368 offers the other as an option), DAPO
+    samples until a batch has no such group, which comes to the same as leaving it out. The default
+    of `GrpoSettings.zero_variance` is to count: a step in which one group of eight tells anything
+    has an eighth of the evidence, and left out it would move the weights as far as a full one.
+    Leave it out where tasks are mixed and many are solved or hopeless. Rows that are not counted
+    keep their weight, since a KL penalty acts on them too; where no row would be left, all count.
     """
     names = list(range(len(tokens))) if episodes is None else list(episodes)
     if len(names) != len(tokens):
@@ -83,14 +94,20 @@ def row_weights(
             f"normalise is {normalise!r} but constant is {constant}; give a positive number of"
             ' tokens with "constant", and none otherwise'
         )
+    if counted is not None and len(counted) != len(tokens):
+        raise ValueError(f"{len(tokens)} rows but {len(counted)} `counted`; give one per row")
+    if counted is None or not any(c and n for c, n in zip(counted, tokens, strict=True)):
+        counted = [True] * len(tokens)
     per_episode: dict[Hashable, int] = {}
     for name, count in zip(names, tokens, strict=True):
         per_episode[name] = per_episode.get(name, 0) + count
-    alive = max(1, sum(count > 0 for count in per_episode.values()))
+    kept = {name for name, count in zip(names, counted, strict=True) if count}
+    alive = max(1, sum(count > 0 for name, count in per_episode.items() if name in kept))
     if normalise == "sequence":
         weights = [1.0 / (alive * max(1, per_episode[name])) for name in names]
     else:
-        whole = alive * constant if constant is not None else max(1, sum(tokens))
+        total = sum(n for n, count in zip(tokens, counted, strict=True) if count)
+        whole = alive * constant if constant is not None else max(1, total)
         weights = [1.0 / whole] * len(tokens)
     return torch.tensor(weights, dtype=torch.float64)
 
