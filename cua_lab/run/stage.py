@@ -265,7 +265,9 @@ class StageRun:
         payload = viewer_payload(
             [samples[i] for i in ends],
             self.codec,
-            images=[pictures[samples[i].episode][: len(samples[i].image_grid_thw)] for i in ends],
+            images=[
+                [pictures[samples[i].episode][n] for n in samples[i].screenshots] for i in ends
+            ],
             advantages=[advantages[i] for i in ends],
             title=f"{self.setup.stage.name}: two members of the last group",
         )

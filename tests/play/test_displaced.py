@@ -125,7 +125,7 @@ def test_what_follows_ids_that_the_template_drops_is_displaced(emitted: str, ren
 
 
 def test_a_scaffold_newline_that_a_sampled_blank_takes_over_carries_no_loss() -> None:
-    """The prompt's newline (198) and the policy's two (271) become one 271, which nobody sampled."""
+    """The prompt's newline (198) and the policy's two (271) become one 271, sampled by nobody."""
     head = encode(PROMPT)
     assert head[-1] == 198
     prompt = (*head[:-1], 271, CALL, 3346, CALLED, IM_END, *encode(SCAFFOLD))
