@@ -159,47 +159,16 @@ class EpisodeRunner:
 
     def _convert(self, episode: "Episode") -> "list[Sample]":
         """Every sequence that shows an image; otherwise the write-off."""
-        from cua_lab.stitching.episode_images import ImageMismatch, episode_images
-        from cua_lab.stitching.sample import samples_of
-        from cua_lab.stitching.stitch import stitch
+        from cua_lab.play.episode_samples import episode_samples
 
-        limit = self.recipe.context.limit
-        reason = _unusable(episode, limit)
-        if reason or episode.reward is None:
-            return [self._write_off(episode, reason)]
-        sequences = stitch(
-            episode.turns,
+        return episode_samples(
+            episode,
             self.codec,
-            after_rewrite=self.recipe.agent.after_rewrite,
-            max_tokens=limit,
-        )
-        # A sequence without an image would leave its rank out of the vision tower's collectives.
-        seen = [s for s in sequences if any(segment.role == "image" for segment in s.segments)]
-        if not seen:
-            return [self._write_off(episode, "no kept turn shows a screenshot")]
-        merge = self.vision.geometry.merge
-        try:
-            return samples_of(
-                seen,
-                episode_images(episode.screenshots, self.vision, merge=merge),
-                reward=episode.reward,
-                group=episode.group,
-                episode=episode.id,
-                status=episode.status,
-            )
-        except ImageMismatch as error:
-            return [self._write_off(episode, str(error))]
-
-    def _write_off(self, episode: "Episode", reason: str) -> "Sample":
-        from cua_lab.stitching.sample import failed_sample
-
-        return failed_sample(
-            group=episode.group,
-            episode=episode.id,
-            reason=reason,
-            codec=self.codec,
-            patchifier=self.vision,
+            self.vision,
             merge=self.vision.geometry.merge,
+            after_rewrite=self.recipe.agent.after_rewrite,
+            max_tokens=self.recipe.context.limit,
+            images_only=True,
         )
 
     def _log(self, episode: "Episode", made: "Sequence[Sample]") -> None:
@@ -262,14 +231,3 @@ def _task(ask: EpisodeRequest) -> Any:
     slug = str(ask.hud_task.get("slug"))
     row = {"prompt": [{"role": "user", "content": slug}], "label": slug}
     return to_hud_task({**row, "metadata": {"hud_task": dict(ask.hud_task)}})
-
-
-def _unusable(episode: "Episode", limit: int) -> str:
-    """Why nothing can be trained, "" where something can."""
-    if episode.reward is None:
-        return episode.error or "no reason given"
-    if not episode.turns:
-        return "the policy was never asked"
-    first = episode.turns[0]
-    length = len(first.prompt_ids) + len(first.output_ids)
-    return f"turn 0 has {length} tokens, more than {limit}" if length > limit else ""

@@ -202,7 +202,9 @@ class StageRun:
     async def _grpo_step(self, trainer: "GRPOTrainer", step: int) -> dict[str, str]:
         started = perf_counter()
         episodes = await self._play(self.setup.training_plans(step))
-        samples = [sample for episode in episodes for sample in self.samples(episode)]
+        made = [self.samples(episode) for episode in episodes]
+        samples = [sample for parts in made for sample in parts]
+        episodes = self._judged(episodes, made)
         metrics = trainer.step(samples)
         self.engine.weights_updated(f"{self.setup.stage.name}-{trainer.state.step}")
         seen = measure(episodes)
@@ -223,31 +225,27 @@ class StageRun:
         valid = "?" if seen.valid_tool_calls is None else f"{seen.valid_tool_calls.mean:.2f}"
         return {"reward": f"{metrics.reward_mean:.3f}", "valid": valid}
 
+    def _judged(self, episodes: list[Episode], made: "Sequence[Sequence[Sample]]") -> list[Episode]:
+        """The episodes for the records: one that training wrote off is a failed one."""
+        from cua_lab.play.episode_samples import as_failed
+
+        judged = [
+            as_failed(episode, parts[0].reason) if parts[0].status == "failed" else episode
+            for episode, parts in zip(episodes, made, strict=True)
+        ]
+        self.tally.correct_episodes(episodes, judged)
+        return judged
+
     def samples(self, episode: Episode) -> "list[Sample]":
         """What training gets of an episode; a failed one becomes its write-off."""
-        from cua_lab.stitching.episode_images import episode_images
-        from cua_lab.stitching.sample import failed_sample, samples_of
-        from cua_lab.stitching.stitch import stitch
+        from cua_lab.play.episode_samples import episode_samples
 
-        if episode.reward is None:
-            return [
-                failed_sample(
-                    group=episode.group,
-                    episode=episode.id,
-                    reason=episode.error or "",
-                    codec=self.codec,
-                    patchifier=self.policy.vision,
-                    merge=self.policy.merge,
-                )
-            ]
-        after_rewrite = self.setup.stage.agent.after_rewrite
-        return samples_of(
-            stitch(episode.turns, self.codec, after_rewrite=after_rewrite),
-            episode_images(episode.screenshots, self.policy.vision, merge=self.policy.merge),
-            reward=episode.reward,
-            group=episode.group,
-            episode=episode.id,
-            status=episode.status,
+        return episode_samples(
+            episode,
+            self.codec,
+            self.policy.vision,
+            merge=self.policy.merge,
+            after_rewrite=self.setup.stage.agent.after_rewrite,
         )
 
     def _save_viewer(self, episodes: Sequence[Episode], samples: "Sequence[Sample]") -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from cua_lab.play.answers import readable
+
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
 
@@ -36,7 +38,7 @@ class ChatClient:
         response = await self._http.post("chat/completions", json=body | (extra_body or {}))
         if response.status_code != 200:
             raise EngineRefused(f"status {response.status_code}: {_words(response)}")
-        return ChatCompletion.construct(**response.json())
+        return ChatCompletion.construct(**readable(response.json()))
 
 
 def _words(response: httpx.Response) -> str:

@@ -146,7 +146,7 @@ class ShimTransport(httpx.AsyncBaseTransport):
             request.method,
             url,
             headers=headers,
-            content=json.dumps(body, ensure_ascii=False).encode(),
+            content=_encoded(body),
             extensions=request.extensions,  # httpx carries the client's timeout here
         )
 
@@ -167,6 +167,14 @@ class ShimTransport(httpx.AsyncBaseTransport):
                 f"the server sampled id {said[0]}, which the policy must never say, though"
                 " `logit_bias` forbade it; it does not honour the bias, so nothing can be trained"
             )
+
+
+def _encoded(body: dict[str, Any]) -> bytes:
+    """JSON as UTF-8; with everything escaped where a sampled text has half of a surrogate pair."""
+    try:
+        return json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(body).encode()
 
 
 def _is_chat(request: httpx.Request) -> bool:
@@ -213,7 +221,7 @@ def _rewritten(
     return httpx.Response(
         response.status_code,
         headers=_without_body_headers(response.headers),
-        content=json.dumps(body, ensure_ascii=False).encode(),
+        content=_encoded(body),
         extensions=response.extensions,
     )
 
