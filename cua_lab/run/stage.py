@@ -20,6 +20,7 @@ from cua_lab.play.ablation import blank, screens_of
 from cua_lab.play.episode import Episode
 from cua_lab.play.worker import Plan, Worker
 from cua_lab.run.folder import RunFolder
+from cua_lab.run.graded import GradedSteps, check_graded
 from cua_lab.run.measure import Measured, measure
 from cua_lab.run.progress import Progress, StageProgress, bar
 from cua_lab.run.stage_context import StageContext, demonstrator_of, new_policy
@@ -185,10 +186,11 @@ class StageRun:
             load_checkpoint(saved, trainer)
         self.engine.weights_updated(f"{stage.name}-{trainer.state.step}")
         steps = stage.grpo.steps
+        graded = GradedSteps(self.setup.recipe.run.stop_after_ungraded_steps)
         with bar(f"{stage.name}: GRPO", steps, "step", initial=trainer.state.step) as progress:
             while trainer.state.step < steps:
                 try:
-                    shown = await self._grpo_step(trainer, trainer.state.step)
+                    shown = await self._grpo_step(trainer, trainer.state.step, graded)
                 except asyncio.CancelledError:
                     self._checkpoint(trainer)
                     raise
@@ -199,12 +201,15 @@ class StageRun:
         if saved is None or trainer.state.step > self.state.step:
             self._checkpoint(trainer)
 
-    async def _grpo_step(self, trainer: "GRPOTrainer", step: int) -> dict[str, str]:
+    async def _grpo_step(
+        self, trainer: "GRPOTrainer", step: int, graded: GradedSteps
+    ) -> dict[str, str]:
         started = perf_counter()
         episodes = await self._play(self.setup.training_plans(step))
         made = [self.samples(episode) for episode in episodes]
         samples = [sample for parts in made for sample in parts]
         episodes = self._judged(episodes, made)
+        graded.see(episodes, f"{self.setup.stage.name}, GRPO step {step + 1}")
         metrics = trainer.step(samples)
         self.engine.weights_updated(f"{self.setup.stage.name}-{trainer.state.step}")
         seen = measure(episodes)
@@ -278,6 +283,7 @@ class StageRun:
         with self._episodes_bar(phase, len(plans)):
             episodes = await self._play(plans, part="eval")
         self._record_episodes(episodes, phase, None, pictured=PICTURED)
+        check_graded(episodes, f"{self.setup.stage.name}, {phase}")
         self.seen = [episode.screenshots for episode in episodes if episode.screenshots]
         return measure(episodes)
 
@@ -295,6 +301,7 @@ class StageRun:
                     plans, part="eval", screens=lambda plan: screens_of(others[plan.id])
                 )
         self._record_episodes(episodes, f"ablation_{name}", None)
+        check_graded(episodes, f"{self.setup.stage.name}, ablation {name}")
         return measure(episodes)
 
     async def _other_screens(self, plans: Sequence[Plan]) -> dict[str, tuple[bytes, ...]]:
