@@ -55,6 +55,10 @@ class EpisodeRunner:
     tokenizer: Any
     vision: "Vision"
     codec: "TableCodec"
+    stop_ids: frozenset[int]
+    """End an answer."""
+    forbidden_ids: tuple[int, ...]
+    """In no answer."""
     failures: int = 0
     """In a row."""
     _gates: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = field(
@@ -64,6 +68,7 @@ class EpisodeRunner:
     @classmethod
     def open(cls, args: Any) -> "EpisodeRunner":
         """From Miles' args."""
+        from cua_lab.miles.token_sets import forbidden_ids, stop_ids
         from cua_lab.policy.policy import load_vision
         from cua_lab.policy.tokenizer import load_tokenizer
         from cua_lab.stitching.codec import codec_from_tokenizer
@@ -86,6 +91,8 @@ class EpisodeRunner:
             tokenizer=tokenizer,
             vision=load_vision(args.hf_checkpoint),
             codec=codec_from_tokenizer(tokenizer),
+            stop_ids=stop_ids(args.hf_checkpoint, tokenizer),
+            forbidden_ids=forbidden_ids(args.hf_checkpoint, tokenizer),
         )
 
     @property
@@ -109,16 +116,14 @@ class EpisodeRunner:
         import httpx
 
         from cua_lab.play.episode import play
-        from cua_lab.policy.policy import NEVER_SAID
-        from cua_lab.policy.tokenizer import token_ids
         from cua_lab.serving.shim import ShimTransport
 
         shim = ShimTransport(
             httpx.AsyncHTTPTransport(trust_env=False),
             dialect="sglang",
             seed=ask.seed,
-            stop_ids=self._stop_ids(),
-            forbidden_ids=token_ids(self.tokenizer, NEVER_SAID),
+            stop_ids=self.stop_ids,
+            forbidden_ids=self.forbidden_ids,
         )
         episode = await play(
             _task(ask),
@@ -132,9 +137,6 @@ class EpisodeRunner:
             base_url=self.base_url,
         )
         return replace(episode, error=episode.error and redacted(episode.error))
-
-    def _stop_ids(self) -> frozenset[int]:
-        return frozenset({self.tokenizer.convert_tokens_to_ids("<|im_end|>")})
 
     def _config(self, ask: EpisodeRequest) -> "LabAgentConfig":
         from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
