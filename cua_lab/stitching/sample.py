@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from PIL import Image
 
 from cua_lab.stitching.codec import TokenCodec
 from cua_lab.stitching.episode_images import EpisodeImages, Patchifier, episode_images
@@ -162,8 +163,6 @@ def _dummy_sequence(codec: TokenCodec, visual_tokens: int) -> Stitched:
 
 
 def _black_png() -> bytes:
-    from PIL import Image
-
     buffer = io.BytesIO()
     Image.new("RGB", (DUMMY_SIDE, DUMMY_SIDE)).save(buffer, "PNG")
     return buffer.getvalue()
