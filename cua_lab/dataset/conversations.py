@@ -22,6 +22,7 @@ from cua_lab.dataset import spaces
 from cua_lab.dataset.actions import ACTIONS, FROM_TOOL, SAME
 from cua_lab.dataset.files import show
 from cua_lab.dataset.grounding import GroundingSample, from_row, point_of
+from cua_lab.dataset.message_parts import messages_of, parts_of
 from cua_lab.dataset.spaces import Point, Space
 from cua_lab.errors import LabError
 
@@ -95,19 +96,29 @@ def to_tool_calls(sample: GroundingSample, space: Space | None = None) -> dict[s
 
 
 def from_conversation(conversation: Mapping[str, Any]) -> GroundingSample:
-    """The sample of a one-step conversation in either shape."""
-    messages = [m for m in conversation["messages"] if m.get("role") != "system"]
+    """The sample of a one-step conversation in either shape: one image, one text, one action.
+
+    A system message is no part of a sample: whoever trains on the row keeps it beside.
+    """
+    messages = [m for m in messages_of(conversation) if m.get("role") != "system"]
     if [m.get("role") for m in messages] != ["user", "assistant"]:
         roles = ", ".join(str(m.get("role")) for m in messages)
         raise LabError(f"a sample is one user and one assistant message; got {roles}")
     user, answer = messages
-    parts = {part.get("type"): part for part in user["content"]}
+    parts: dict[str, list[str]] = {"image": [], "text": []}
+    for part in parts_of(user):
+        parts[part["type"]].append(part[part["type"]])
+    if [len(found) for found in parts.values()] != [1, 1]:
+        raise LabError(
+            f"a sample is one image and one text; got {len(parts['image'])} images and"
+            f" {len(parts['text'])} texts"
+        )
     if "tool_calls" in answer:
         answer = _article_message(answer)
     thought, fields = _unfenced(answer["content"])
     row = {
-        "screenshot": parts["image"]["image"],
-        "instruction": parts["text"]["text"],
+        "screenshot": parts["image"][0],
+        "instruction": parts["text"][0],
         **fields,
         **conversation.get("sample", {}),
     }
@@ -148,9 +159,13 @@ def tool_calls_to_article(messages: Sequence[Message]) -> list[Message]:
     dropped = False
     for index, message in enumerate(messages):
         if message.get("role") == "assistant":
+            # HUD's way: after a call comes its tool message, then the next screenshot. The tool
+            # message says nothing and is left out; `article_to_tool_calls` writes it again.
             following = messages[index + 1 : index + 3]
             answer = _article_message(message)
             usual = not following or (len(following) == 2 and following[0] == _done(message))
+            # Anything else could not be written again, so the message keeps its original, which
+            # says on the way back that no tool message was left out here.
             if not usual and "source" not in answer and "source" not in message:
                 answer = answer | {"source": message}
             out.append(answer)

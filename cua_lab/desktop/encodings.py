@@ -161,8 +161,10 @@ def dirty_boxes(changed: np.ndarray, area: Box) -> list[Box]:
 def _tile_runs(changed: np.ndarray) -> list[Box]:
     """Runs of neighbouring changed tiles, a row of tiles at a time; in pixels of `changed`."""
     height, width = changed.shape
+    # Whole tiles only, so that one reshape asks every tile at once whether anything in it changed.
     padded = np.pad(changed, ((0, -height % TILE), (0, -width % TILE)))
     tiles = padded.reshape(padded.shape[0] // TILE, TILE, -1, TILE).any(axis=(1, 3))
+    # With an unchanged tile on either side, +1 is where a run starts and -1 where it ends.
     edges = np.diff(np.pad(tiles, ((0, 0), (1, 1))).astype(np.int8), axis=1)
     runs = []
     for row, line in enumerate(edges):

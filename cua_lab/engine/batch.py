@@ -117,6 +117,8 @@ class _Decode:
         for i, row in enumerate(self.rows):
             if row.finish and row.finish != "abort":
                 self._remember(i, row)
+        # Rows keep their place where they can: the first len(going) places are to be filled, those
+        # among them whose row has finished are gaps, and exactly as many running rows stand behind.
         order = list(range(len(going)))
         gaps = [i for i in order if self.rows[i].finish]
         movers = [i for i in going if i >= len(going)]

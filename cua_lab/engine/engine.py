@@ -112,10 +112,14 @@ class Engine:
             self._abandon(job)
             raise
 
-    def open_slots(self, count: int) -> tuple[int, ...]:
-        """Seats for `count` episodes: their requests run in rounds of all open slots."""
+    def open_slots(self, count: int, *, limit_s: float | None = None) -> tuple[int, ...]:
+        """Seats for `count` episodes: their requests run in rounds of all open slots.
+
+        `limit_s`: a slot that asks nothing for so long after an answer is not awaited until it
+        asks again. `None` waits for ever.
+        """
         with self._changed:
-            slots = self._rounds.open(count)
+            slots = self._rounds.open(count, limit_s=limit_s)
             self._changed.notify_all()
         return slots
 
@@ -226,7 +230,7 @@ class Engine:
                         self._running = jobs
                         return jobs
                 else:
-                    self._changed.wait()
+                    self._changed.wait(self._rounds.patience_s)
         return []
 
     def _run_all(self, jobs: list[_Job]) -> "list[tuple[_Job, Generation | Exception]]":

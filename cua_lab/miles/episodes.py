@@ -56,6 +56,10 @@ class EpisodeRunner:
     tokenizer: Any
     vision: "Vision"
     codec: "TableCodec"
+    stop_ids: frozenset[int]
+    """End an answer."""
+    forbidden_ids: tuple[int, ...]
+    """In no answer."""
     failures: int = 0
     """In a row."""
     _gates: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = field(
@@ -65,6 +69,7 @@ class EpisodeRunner:
     @classmethod
     def open(cls, args: Any) -> "EpisodeRunner":
         """From Miles' args."""
+        from cua_lab.miles.token_sets import forbidden_ids, stop_ids
         from cua_lab.policy.policy import load_vision
         from cua_lab.policy.tokenizer import load_tokenizer
         from cua_lab.stitching.codec import codec_from_tokenizer
@@ -87,6 +92,8 @@ class EpisodeRunner:
             tokenizer=tokenizer,
             vision=load_vision(args.hf_checkpoint),
             codec=codec_from_tokenizer(tokenizer),
+            stop_ids=stop_ids(args.hf_checkpoint, tokenizer),
+            forbidden_ids=forbidden_ids(args.hf_checkpoint, tokenizer),
         )
 
     @property
@@ -110,16 +117,14 @@ class EpisodeRunner:
         import httpx
 
         from cua_lab.play.episode import play
-        from cua_lab.policy.policy import NEVER_SAID
-        from cua_lab.policy.tokenizer import token_ids
         from cua_lab.serving.shim import ShimTransport
 
         shim = ShimTransport(
             httpx.AsyncHTTPTransport(trust_env=False),
             dialect="sglang",
             seed=ask.seed,
-            stop_ids=self._stop_ids(),
-            forbidden_ids=token_ids(self.tokenizer, NEVER_SAID),
+            stop_ids=self.stop_ids,
+            forbidden_ids=self.forbidden_ids,
         )
         episode = await play(
             _task(ask),
@@ -133,9 +138,6 @@ class EpisodeRunner:
             base_url=self.base_url,
         )
         return replace(episode, error=episode.error and redacted(episode.error))
-
-    def _stop_ids(self) -> frozenset[int]:
-        return frozenset({self.tokenizer.convert_tokens_to_ids("<|im_end|>")})
 
     def _config(self, ask: EpisodeRequest) -> "LabAgentConfig":
         from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
@@ -158,47 +160,16 @@ class EpisodeRunner:
 
     def _convert(self, episode: "Episode") -> "list[Sample]":
         """Every sequence that shows an image; otherwise the write-off."""
-        from cua_lab.stitching.episode_images import ImageMismatch, episode_images
-        from cua_lab.stitching.sample import samples_of
-        from cua_lab.stitching.stitch import stitch
+        from cua_lab.play.episode_samples import episode_samples
 
-        limit = self.recipe.context.limit
-        reason = _unusable(episode, limit)
-        if reason or episode.reward is None:
-            return [self._write_off(episode, reason)]
-        sequences = stitch(
-            episode.turns,
+        return episode_samples(
+            episode,
             self.codec,
-            after_rewrite=self.recipe.agent.after_rewrite,
-            max_tokens=limit,
-        )
-        # A sequence without an image would leave its rank out of the vision tower's collectives.
-        seen = [s for s in sequences if any(segment.role == "image" for segment in s.segments)]
-        if not seen:
-            return [self._write_off(episode, "no kept turn shows a screenshot")]
-        merge = self.vision.geometry.merge
-        try:
-            return samples_of(
-                seen,
-                episode_images(episode.screenshots, self.vision, merge=merge),
-                reward=episode.reward,
-                group=episode.group,
-                episode=episode.id,
-                status=episode.status,
-            )
-        except ImageMismatch as error:
-            return [self._write_off(episode, str(error))]
-
-    def _write_off(self, episode: "Episode", reason: str) -> "Sample":
-        from cua_lab.stitching.sample import failed_sample
-
-        return failed_sample(
-            group=episode.group,
-            episode=episode.id,
-            reason=reason,
-            codec=self.codec,
-            patchifier=self.vision,
+            self.vision,
             merge=self.vision.geometry.merge,
+            after_rewrite=self.recipe.agent.after_rewrite,
+            max_tokens=self.recipe.context.limit,
+            images_only=True,
         )
 
     def _log(self, episode: "Episode", made: "Sequence[Sample]") -> None:
@@ -269,14 +240,3 @@ def _task(ask: EpisodeRequest) -> Any:
     slug = str(ask.hud_task.get("slug"))
     row = {"prompt": [{"role": "user", "content": slug}], "label": slug}
     return to_hud_task({**row, "metadata": {"hud_task": dict(ask.hud_task)}})
-
-
-def _unusable(episode: "Episode", limit: int) -> str:
-    """Why nothing can be trained, "" where something can."""
-    if episode.reward is None:
-        return episode.error or "no reason given"
-    if not episode.turns:
-        return "the policy was never asked"
-    first = episode.turns[0]
-    length = len(first.prompt_ids) + len(first.output_ids)
-    return f"turn 0 has {length} tokens, more than {limit}" if length > limit else ""

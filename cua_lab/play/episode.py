@@ -5,18 +5,21 @@
                 └──▶ Episode: turns (ids), actions (what was done), screenshots, reward, status
 
 Invariant: `reward` is a number exactly when the grader graded a live episode; a dead screen, a
-server's error or a grader that could not read its state make a `failed` episode with no reward.
+server's error, an answer without a token, or a grader that could not read its state, gave no grade
+or one that is none, make a `failed` episode with no reward and the cause in words.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import httpx
 
 from cua_lab.pictures import read_base64
+from cua_lab.play.answers import without_surrogates
+from cua_lab.play.missing_grade import refuse_missing_grades
 from cua_lab.stitching.turn import Turn
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 Status = Literal["completed", "truncated", "failed"]
 TRUNCATIONS = frozenset({"length", "max_tokens", "malformed_tool_call"})
 """HUD's stop reasons of an episode that an unusable answer ended."""
+LARGEST_REWARD = 3.4e38
+"""What float32 holds: an advantage beyond it is infinite, and so is the loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +112,48 @@ async def play(
 
     `transport` answers the agent's chat completions and is closed at the end; `turns` is read then.
     `base_url` matters only to a transport that goes over the network.
-    Raises only on cancellation: whatever goes wrong inside is a failed episode with its error.
+    Raises only when the caller is cancelled: whatever goes wrong inside, a `CancelledError` of a
+    tool or a grader included, is a failed episode with its error.
     """
     from cua_lab.play.agent import LabAgent
     from cua_lab.serving.client import ChatClient
 
     started = perf_counter()
+    refuse_missing_grades()
     http = httpx.AsyncClient(
         transport=transport, base_url=base_url, trust_env=False, timeout=timeout_s
     )
-    async with http:
-        agent = LabAgent(config.model_copy(update={"model_client": ChatClient(http)}))
-        job = await task.run(agent, runtime=runtime, rollout_timeout=timeout_s)
+    try:
+        async with http:
+            agent = LabAgent(config.model_copy(update={"model_client": ChatClient(http)}))
+            job = await task.run(agent, runtime=runtime, rollout_timeout=timeout_s)
+    except asyncio.CancelledError:
+        this = asyncio.current_task()
+        if this is None or this.cancelling():
+            raise
+        seconds = perf_counter() - started
+        return _cancelled_inside(task, turns(), id=id, group=group, seconds=seconds)
     run = _only_run(job)
     return _episode(run, task, turns(), id=id, group=group, seconds=perf_counter() - started)
+
+
+def _cancelled_inside(
+    task: "Task", turns: tuple[Turn, ...], *, id: str, group: str, seconds: float
+) -> Episode:
+    """Nobody cancelled the episode: something in it ended with a `CancelledError` of its own."""
+    cause = "a tool, the screen or the grader was cancelled from within; the run was not"
+    return Episode(
+        id=id,
+        group=group,
+        task=task.slug,
+        turns=turns,
+        actions=(),
+        screenshots=(),
+        reward=None,
+        status="failed",
+        error=cause,
+        seconds=seconds,
+    )
 
 
 def _only_run(job: "Job") -> "Run":
@@ -131,7 +164,7 @@ def _only_run(job: "Job") -> "Run":
 def _episode(
     run: "Run", task: "Task", turns: tuple[Turn, ...], *, id: str, group: str, seconds: float
 ) -> Episode:
-    error = _failure(run)
+    error = _failure(run) or _unsampled(turns)
     return Episode(
         id=id,
         group=group,
@@ -154,7 +187,18 @@ def _failure(run: "Run") -> str | None:
         return run.trace.error or f"the run ended as {run.trace.status}"
     if run.grade.is_error:
         return f"not graded: {run.grade.content}"
+    if not abs(run.reward) <= LARGEST_REWARD:
+        return f"the grader's reward is {run.reward:g}; expected at most {LARGEST_REWARD:g} in size"
+    success = run.grade.info.get("success")
+    if success not in (None, True, False):
+        return f"the grader's info has success {success!r}; expected true or false"
     return None
+
+
+def _unsampled(turns: tuple[Turn, ...]) -> str | None:
+    """An answer without a single token is no answer; nothing in it could have been graded."""
+    empty = next((number for number, turn in enumerate(turns) if not turn.output_ids), None)
+    return None if empty is None else f"turn {empty}: the server's answer has no token"
 
 
 def _status(run: "Run") -> Status:
@@ -181,14 +225,33 @@ def _actions(run: "Run") -> tuple[Action, ...]:
 
 def _action(answer: "AgentStep", results: "list[ToolStep]") -> Action:
     calls = answer.tool_calls
-    arguments = calls[0].arguments if calls and isinstance(calls[0].arguments, dict) else None
+    arguments = _sampled_arguments(calls[0].arguments) if calls else None
     finished = answer.done and arguments is not None  # `finish` ends before the tool is called
     errors = [r for r in results if r.result is None or r.result.isError]
     complete = bool(calls) and len(results) == len(calls) and not errors
     shown = results[-1] if results else None
     text = "".join(_texts(shown)) if shown else answer.content or ""
-    thought = answer.content or ""
+    thought = without_surrogates(answer.content or "")
+    text = without_surrogates(text)
     return Action(arguments, finished or complete, text, _last_image(shown), thought)
+
+
+def _sampled_arguments(given: Any) -> dict[str, Any] | None:
+    """What was sampled, unless it is no object or nested deeper than a file could be read again."""
+    try:
+        return cast("dict[str, Any]", _writable(given)) if isinstance(given, dict) else None
+    except RecursionError:
+        return None
+
+
+def _writable(value: Any) -> Any:
+    """Sampled arguments as any file can hold them: half of a surrogate pair, which JSON can spell
+    and UTF-8 cannot, becomes its escape."""
+    if isinstance(value, str):
+        return without_surrogates(value)
+    if isinstance(value, dict):
+        return {_writable(key): _writable(item) for key, item in value.items()}
+    return [_writable(item) for item in value] if isinstance(value, list) else value
 
 
 def _texts(step: "ToolStep") -> list[str]:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from cua_lab.engine.engine import Engine
     from cua_lab.play.agent import LabAgentConfig
 
+PATIENCE = 1 / 3
+"""Of an episode's time limit: how long siblings wait for one that does not ask. With the usual
+120 s that is 40 s, more than a browser takes to boot or a grader to grade; siblings keep 80 s."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -66,7 +70,9 @@ class Worker:
         self, plans: Sequence[Plan], *, screens: Callable[[Plan], Screens] | None = None
     ) -> list[Episode]:
         """The policy plays; `screens` shows it other screenshots than the real ones."""
-        slots = self.engine.open_slots(min(self.concurrency, len(plans)))
+        slots = self.engine.open_slots(
+            min(self.concurrency, len(plans)), limit_s=self.timeout_s * PATIENCE
+        )
 
         def seated(plan: Plan) -> Callable[[int], Any]:
             async def run(k: int) -> Episode:

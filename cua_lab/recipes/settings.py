@@ -51,6 +51,9 @@ class RunSettings:
     checkpoint_every: Natural = 10
     """GRPO steps between checkpoints; 0 keeps only the last."""
     keep_checkpoints: Count = 2
+    stop_after_ungraded_steps: Count = 3
+    """GRPO steps in a row without one graded episode after which the run stops and counts the
+    causes; an evaluation without one stops it at once."""
     warm_ahead: bool = False
     """Warm the next stage's policy up in a second process while this stage trains: a minute or two
     less where a second core is free."""
@@ -300,6 +303,9 @@ class GrpoSettings:
     normalise: Literal["token", "sequence", "constant"] = "token"
     constant: Annotated[float, Range(1)] | None = None
     """Tokens; with `normalise: constant` only."""
+    zero_variance: Literal["counted", "left_out"] = "counted"
+    """Whether groups of equal rewards stand in the loss's denominators: counted, an update is as
+    much smaller as fewer groups tell anything. Reasons in `cua_lab.training.losses.row_weights`."""
     kl: Literal["none", "k1", "k2", "k3"] = "none"
     kl_coef: NonNegative = 0.0
     """Above 0 a frozen copy of the starting policy is kept and scored."""
@@ -325,12 +331,10 @@ class GrpoSettings:
 
 @dataclass(frozen=True, slots=True)
 class EvalSettings:
-    """Fresh episodes before and after."""
+    """Fresh episodes before and after. On the way there is nothing to evaluate: every training step
+    deals new start states, so its reward is that of fresh episodes."""
 
     episodes: Count = 128
-    every: Natural = 0
-    """GRPO steps between evaluations on the way; 0 is none."""
-    every_episodes: Count = 32
     ablations: tuple[Literal["shuffled", "blank", "random", "blind"], ...] = (
         *("shuffled", "blank", "random"),
     )

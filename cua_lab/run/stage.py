@@ -36,6 +36,7 @@ from cua_lab.records import (
     to_json,
 )
 from cua_lab.run.folder import RunFolder
+from cua_lab.run.graded import GradedSteps, check_graded
 from cua_lab.run.measure import Measured, measure
 from cua_lab.run.progress import Progress, StageProgress, bar
 from cua_lab.run.stage_context import StageContext, demonstrator_of, new_policy
@@ -196,10 +197,11 @@ class StageRun:
             load_checkpoint(saved, trainer)
         self.engine.weights_updated(f"{stage.name}-{trainer.state.step}")
         steps = stage.grpo.steps
+        graded = GradedSteps(self.setup.recipe.run.stop_after_ungraded_steps)
         with bar(f"{stage.name}: GRPO", steps, "step", initial=trainer.state.step) as progress:
             while trainer.state.step < steps:
                 try:
-                    shown = await self._grpo_step(trainer, trainer.state.step)
+                    shown = await self._grpo_step(trainer, trainer.state.step, graded)
                 except asyncio.CancelledError:
                     self._checkpoint(trainer)
                     raise
@@ -210,10 +212,15 @@ class StageRun:
         if saved is None or trainer.state.step > self.state.step:
             self._checkpoint(trainer)
 
-    async def _grpo_step(self, trainer: "GRPOTrainer", step: int) -> dict[str, str]:
+    async def _grpo_step(
+        self, trainer: "GRPOTrainer", step: int, graded: GradedSteps
+    ) -> dict[str, str]:
         started = perf_counter()
         episodes = await self._play(self.setup.training_plans(step))
-        samples = [sample for episode in episodes for sample in self.samples(episode)]
+        made = [self.samples(episode) for episode in episodes]
+        samples = [sample for parts in made for sample in parts]
+        episodes = self._judged(episodes, made)
+        graded.see(episodes, f"{self.setup.stage.name}, GRPO step {step + 1}")
         metrics = trainer.step(samples)
         self.engine.weights_updated(f"{self.setup.stage.name}-{trainer.state.step}")
         seen = measure(episodes)
@@ -237,31 +244,27 @@ class StageRun:
         valid = "?" if seen.valid_tool_calls is None else f"{seen.valid_tool_calls.mean:.2f}"
         return {"reward": f"{metrics.reward_mean:.3f}", "valid": valid}
 
+    def _judged(self, episodes: list[Episode], made: "Sequence[Sequence[Sample]]") -> list[Episode]:
+        """The episodes for the records: one that training wrote off is a failed one."""
+        from cua_lab.play.episode_samples import as_failed
+
+        judged = [
+            as_failed(episode, parts[0].reason) if parts[0].status == "failed" else episode
+            for episode, parts in zip(episodes, made, strict=True)
+        ]
+        self.tally.correct_episodes(episodes, judged)
+        return judged
+
     def samples(self, episode: Episode) -> "list[Sample]":
         """What training gets of an episode; a failed one becomes its write-off."""
-        from cua_lab.stitching.episode_images import episode_images
-        from cua_lab.stitching.sample import failed_sample, samples_of
-        from cua_lab.stitching.stitch import stitch
+        from cua_lab.play.episode_samples import episode_samples
 
-        if episode.reward is None:
-            return [
-                failed_sample(
-                    group=episode.group,
-                    episode=episode.id,
-                    reason=episode.error or "",
-                    codec=self.codec,
-                    patchifier=self.policy.vision,
-                    merge=self.policy.merge,
-                )
-            ]
-        after_rewrite = self.setup.stage.agent.after_rewrite
-        return samples_of(
-            stitch(episode.turns, self.codec, after_rewrite=after_rewrite),
-            episode_images(episode.screenshots, self.policy.vision, merge=self.policy.merge),
-            reward=episode.reward,
-            group=episode.group,
-            episode=episode.id,
-            status=episode.status,
+        return episode_samples(
+            episode,
+            self.codec,
+            self.policy.vision,
+            merge=self.policy.merge,
+            after_rewrite=self.setup.stage.agent.after_rewrite,
         )
 
     def _save_viewer(self, episodes: Sequence[Episode], samples: "Sequence[Sample]") -> None:
@@ -279,7 +282,9 @@ class StageRun:
         payload = viewer_payload(
             [samples[i] for i in ends],
             self.codec,
-            images=[pictures[samples[i].episode][: len(samples[i].image_grid_thw)] for i in ends],
+            images=[
+                [pictures[samples[i].episode][n] for n in samples[i].screenshots] for i in ends
+            ],
             advantages=[advantages[i] for i in ends],
             title=f"{self.setup.stage.name}: two members of the last group",
         )
@@ -292,6 +297,7 @@ class StageRun:
         with self._episodes_bar(phase, len(plans)):
             episodes = await self._play(plans, part="eval")
         self._record_episodes(episodes, phase, None, pictured=self._pictured(episodes, phase))
+        check_graded(episodes, f"{self.setup.stage.name}, {phase}")
         self.seen = [episode.screenshots for episode in episodes if episode.screenshots]
         return measure(episodes)
 
@@ -311,6 +317,7 @@ class StageRun:
                     plans, part="eval", screens=lambda plan: screens_of(others[plan.id])
                 )
         self._record_episodes(episodes, f"ablation_{name}", None)
+        check_graded(episodes, f"{self.setup.stage.name}, ablation {name}")
         return measure(episodes)
 
     async def _other_screens(self, plans: Sequence[Plan]) -> dict[str, tuple[bytes, ...]]:

@@ -70,6 +70,8 @@ class StageContext:
         """The variant of each of `count` plans: as many of each, and the plans of one slot, which
         are every `concurrency`-th, change it once at most, for a browser keeps its page."""
         slots = min(self.recipe.run.concurrency, count)
+        # In this order the plans of slot 0 come first, then those of slot 1, ...: cut into as many
+        # equal runs as there are variants, a slot meets the edge of a run once or not at all.
         by_slot = sorted(range(count), key=lambda index: index % slots)
         turns = [0] * count
         for place, index in enumerate(by_slot):

@@ -38,6 +38,12 @@ class Tally:
     def add_episodes(self, episodes: Iterable[Episode]) -> None:
         _add(self.episodes, Counter(episode.status for episode in episodes))
 
+    def correct_episodes(self, counted: Iterable[Episode], judged: Iterable[Episode]) -> None:
+        """Count episodes anew that training wrote off after they had been counted."""
+        changes = Counter(episode.status for episode in judged)
+        changes.subtract(episode.status for episode in counted)
+        _add(self.episodes, {status: count for status, count in changes.items() if count})
+
     def add_samples(self, samples: Iterable[Sample]) -> None:
         ledger = TokenLedger(**self.tokens)
         for sample in samples:

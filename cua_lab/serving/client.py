@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from cua_lab.play.answers import readable
 from cua_lab.serving.sampling_request import EXTRA_NEUTRAL
 from cua_lab.serving.wire import json_bytes
 
@@ -44,7 +45,7 @@ class ChatClient:
         if response.status_code != 200:
             words = _words(response)
             raise EngineRefused(f"status {response.status_code}: {words}{_hint(response, words)}")
-        return ChatCompletion.construct(**_completion(response))
+        return ChatCompletion.construct(**readable(_completion(response)))
 
 
 def _completion(response: httpx.Response) -> dict[str, Any]:

@@ -10,6 +10,7 @@ either yields exact ids or raises.
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -25,6 +26,7 @@ from cua_lab.serving.dialects import (
     MissingTokenIds,
     read_choice,
 )
+from cua_lab.serving.request_images import request_images
 from cua_lab.serving.sampling_request import stated
 from cua_lab.serving.wire import json_bytes
 from cua_lab.stitching.turn import Turn
@@ -98,7 +100,8 @@ class ShimTransport(httpx.AsyncBaseTransport):
         for tokens in choices:
             self._check_range(tokens)
             self._check_said(tokens)
-        self.turns.append(choices[0].turn())  # HUD goes on from the first choice
+        turn = choices[0].turn()  # HUD goes on from the first choice
+        self.turns.append(replace(turn, images=request_images(asked["messages"])))
         self._history = asked["messages"]
         return _rewritten(response, body, choices)
 

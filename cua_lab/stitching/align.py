@@ -41,10 +41,12 @@ def align(
     pieces: Sequence[Piece],
     *,
     at: tuple[int, int] = (0, 0),
+    sampled: Sequence[bool] | None = None,
 ) -> list[Region]:
     """The regions in which two renderings differ, their indices counted from `at`.
 
-    `emitted` and `rendered` are the bytes of the ids, `pieces` what changed between the texts.
+    `emitted` and `rendered` are the bytes of the ids, `pieces` what changed between the texts;
+    `sampled` says which of `mine` the policy sampled (default: all).
     """
     a, b = (
         _Side(emitted, [p.emitted for p in pieces]),
@@ -59,6 +61,12 @@ def align(
         found = _search(mine[start:end], other[new_start:new_end], mine_places, other_places)
         shifted = [(i + start, k + start, j + new_start, m + new_start) for i, k, j, m in found]
         spans = [_trimmed(mine, other, span) for span in shifted]
+    if sampled is not None and not all(sampled):
+        ends = [*(span[0] for span in spans[1:]), len(mine)]
+        spans = [
+            _without_foreign(span, end, sampled, pieces, a)
+            for span, end in zip(spans, ends, strict=True)
+        ]
     return [
         Region(at[0] + i, at[0] + k, at[1] + j, at[1] + m, _kind(pieces, a, b, (i, k), (j, m)))
         for i, k, j, m in spans
@@ -115,15 +123,41 @@ def _trimmed(mine: Sequence[int], other: Sequence[int], span: Span) -> Span:
     return start + head, end - tail, new_start + head, new_end - tail
 
 
+def _without_foreign(
+    span: Span, limit: int, sampled: Sequence[bool], pieces: Sequence[Piece], a: _Side
+) -> Span:
+    """A region that gives up ids of the scaffold, with the sampled ids that took their place.
+
+    The scaffold ends in "\\n" (198) and the policy begins with "\\n\\n" (271); the prompt has one
+    271 for both. Its id is the sampled one, its text half the scaffold's: nobody sampled that id
+    there, so it is adopted with the rest of the changed white space. `limit`: where the next region
+    starts.
+    """
+    start, end, new_start, new_end = span
+    if all(sampled[start:end]):
+        return span
+    changed = [i for i, p in enumerate(pieces) if p.change and a.touched(i, (start, end))]
+    while end < limit and sampled[end] and any(a.touched(i, (end, end + 1)) for i in changed):
+        end, new_end = end + 1, new_end + 1
+    return start, end, new_start, new_end
+
+
 def _search(
     mine: Sequence[int], other: Sequence[int], a: Sequence[Place], b: Sequence[Place]
 ) -> list[Span]:
-    """The shortest regions that start and end in step, left to right."""
+    """The shortest regions that start and end in step, left to right.
+
+    A walk with one finger on each rendering. While the next ids are the same and stand at the same
+    place of the axis, both go on; otherwise a region opens, and the finger that is behind goes on
+    until the next ids can be kept again.
+    """
 
     def in_step(i: int, j: int) -> bool:
         return max(a[i][0], b[j][0]) <= min(a[i][1], b[j][1])
 
     def kept(i: int, j: int) -> bool:
+        # Equal ids are not enough: the same newline may come twice, at two places of the text. Both
+        # of its edges must be in step.
         inside = i < len(mine) and j < len(other)
         return inside and mine[i] == other[j] and in_step(i, j) and in_step(i + 1, j + 1)
 
@@ -134,9 +168,9 @@ def _search(
             i, j = i + 1, j + 1
             continue
         start, new_start = i, j
-        while (i < len(mine) or j < len(other)) and not (
-            (i, j) > (start, new_start) and kept(i, j)
-        ):
+        while (i < len(mine) or j < len(other)) and not kept(i, j):
+            # Intervals that end sooner lie further left, and a place within a changed piece, which
+            # is nowhere, ends at its left edge: so neither finger can pass the end of a change.
             behind = i < len(mine) and (j == len(other) or a[i][1] <= b[j][1])
             i, j = (i + 1, j) if behind else (i, j + 1)
         found.append((start, i, new_start, j))

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from cua_lab.errors import LabError
+
 QWEN_CONTROL = {
     151643: "<|endoftext|>",
     151644: "<|im_start|>",
@@ -45,6 +47,11 @@ QWEN_TEXTUAL = {
 """Qwen2.5 and Qwen3: added tokens that are text of the answer."""
 
 
+class UnownedId(LabError, ValueError):
+    """An id that no token owns: checkpoints pad their vocabulary (Qwen3-VL has 151,936 rows for
+    151,669 tokens), and a server that forbids nothing samples from the rows in between."""
+
+
 class TokenCodec(Protocol):
     """The tokenizer as stitching sees it."""
 
@@ -57,7 +64,7 @@ class TokenCodec(Protocol):
         """The id that stands once for each visual token; `None` for a text-only policy."""
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The bytes of one id; empty for a control id."""
+        """The bytes of one id; empty for a control id. Raises `UnownedId` for one without text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,7 @@ class TableCodec:
             return found
         if token_id in self.control:
             return b""
-        raise ValueError(
+        raise UnownedId(
             f"id {token_id} is not in the vocabulary of {len(self.table) + len(self.control)} ids;"
             " is this the tokenizer of the model that was served?"
         )

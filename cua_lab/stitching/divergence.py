@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cua_lab.stitching.align import Kind, Region, align
-from cua_lab.stitching.codec import TokenCodec
+from cua_lab.stitching.codec import TokenCodec, UnownedId
 from cua_lab.stitching.rerender import changes
 
 BENIGN: tuple[Kind, ...] = ("white_space", "json", "resplit")
@@ -68,9 +68,17 @@ class Comparison:
 
 
 def text_of(ids: Sequence[int], codec: TokenCodec) -> str:
-    """Ids as text, control ids by name."""
-    parts = [codec.control[i].encode() if i in codec.control else codec.token_bytes(i) for i in ids]
-    return b"".join(parts).decode("utf-8", errors="backslashreplace")
+    """Ids as text, control ids by name, ids that no token owns by number."""
+    return b"".join(_shown(i, codec) for i in ids).decode("utf-8", errors="backslashreplace")
+
+
+def _shown(token_id: int, codec: TokenCodec) -> bytes:
+    if token_id in codec.control:
+        return codec.control[token_id].encode()
+    try:
+        return codec.token_bytes(token_id)
+    except UnownedId:
+        return b"<id %d, which no token owns>" % token_id
 
 
 def compare(
@@ -83,13 +91,17 @@ def compare(
 
     Control ids are fixed points: they must come in the same order, and the text between two of them
     is compared as bytes. `sampled` are the ranges of `known` that the policy sampled: text without
-    a sampled id may be split differently, but not change.
+    a sampled id may be split differently, but not change. An id that no token owns has no bytes to
+    compare: where a prompt does not repeat it, that is a rewrite.
     """
     control = codec.control
     regions: list[Region] = []
     i = j = 0
+    # One span of text and the control id behind it at a time, in step on both sides.
     while i < len(known):
         end, new_end = _next_control(known, i, control), _next_control(prompt, j, control)
+        # Text with no control id behind it on either side: nothing but its bytes says where the
+        # record ends in the prompt.
         if end == len(known) and new_end == len(prompt):
             new_end = _same_bytes_end(known[i:end], prompt, j, codec)
         span = Region(i, end, j, new_end, "rewrite")
@@ -117,12 +129,19 @@ def _same_bytes_end(
     known: Sequence[int], prompt: Sequence[int], start: int, codec: TokenCodec
 ) -> int:
     """Where `known` ends in a prompt without control ids: only the same bytes can tell."""
-    left = sum(len(codec.token_bytes(i)) for i in known)
+    left = sum(_width(i, codec) for i in known)
     position = start
     while left > 0 and position < len(prompt):
-        left -= len(codec.token_bytes(prompt[position]))
+        left -= _width(prompt[position], codec)
         position += 1
     return position
+
+
+def _width(token_id: int, codec: TokenCodec) -> int:
+    try:
+        return len(codec.token_bytes(token_id))
+    except UnownedId:
+        return 0
 
 
 def _span_regions(
@@ -136,14 +155,18 @@ def _span_regions(
     mine, other = known[span.start : span.end], prompt[span.new_start : span.new_end]
     if mine == other:
         return []
-    emitted, rendered = list(map(codec.token_bytes, mine)), list(map(codec.token_bytes, other))
+    try:
+        emitted, rendered = list(map(codec.token_bytes, mine)), list(map(codec.token_bytes, other))
+    except UnownedId:
+        return None
     pieces = changes(b"".join(emitted), b"".join(rendered))
     if pieces is None:
         return None
-    is_sampled = any(start < span.end and end > span.start for start, end in sampled)
-    if not is_sampled and any(piece.change for piece in pieces):
+    own = [any(start <= i < end for start, end in sampled) for i in range(span.start, span.end)]
+    if not any(own) and any(piece.change for piece in pieces):
         return None
-    return align(mine, other, emitted, rendered, pieces, at=(span.start, span.new_start))
+    at = (span.start, span.new_start)
+    return align(mine, other, emitted, rendered, pieces, at=at, sampled=own)
 
 
 def _trimmed(span: Region, known: Sequence[int], prompt: Sequence[int]) -> Region:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from PIL import Image
 
 from cua_lab.pictures import png_bytes
 from cua_lab.stitching.codec import TokenCodec
@@ -46,6 +47,8 @@ class Sample:
     """How many sequences the episode has."""
     reason: str = ""
     """Why the episode failed or ended early, for people."""
+    screenshots: tuple[int, ...] = ()
+    """Which of the episode's screenshots its images are, in order."""
 
     def __post_init__(self) -> None:
         self._check_reward()
@@ -106,6 +109,7 @@ def samples_of(
                 part=part,
                 parts=len(sequences),
                 reason=reason,
+                screenshots=images.which(stitched),
             )
         )
     return made
@@ -159,6 +163,5 @@ def _dummy_sequence(codec: TokenCodec, visual_tokens: int) -> Stitched:
 
 
 def _black_png() -> bytes:
-    from PIL import Image
 
     return png_bytes(Image.new("RGB", (DUMMY_SIDE, DUMMY_SIDE)))

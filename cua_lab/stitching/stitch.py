@@ -1,11 +1,14 @@
 """From turns to training sequences.
 
-Each prompt is checked against the last prompt and output. Where it repeats them, its new ids are
-scaffold. Where only the writing changed (see `divergence`), the prompt's ids are adopted with mask
-0. Where the text changed, the sequence ends; the rest starts another one or is dropped, and is
-counted. Invariant: after every turn the sequence is exactly what the server saw and sampled, its
-prompt followed by its output, so no token is ever trained in a context that it did not have, but
-for adopted ids before it.
+Two levels. The first is all of `turn`, `stitched`, `growing` and this file: a prompt that repeats
+the last prompt and output adds its new ids as scaffold, mask 0; with one that does not, the
+sequence ends, and the rest starts another one or is dropped, and is counted. The second, `resync`,
+is asked in between: where only the writing changed (`divergence`, over `align` and `rerender`), the
+prompt's ids are adopted with mask 0 and the sequence goes on.
+
+Invariant: after every turn the sequence is exactly what the server saw and sampled, its prompt
+followed by its output, so no token is ever trained in a context that it did not have, but for the
+`displaced` ones behind adopted ids, which are known.
 
 Cost per turn: one memcmp of the prompt with the last one, and work for the new ids and the last
 output.
@@ -50,6 +53,7 @@ def stitch(
     sequences: list[Stitched] = []
     part = GrowingSequence(0, turns[0], codec)
     for number, turn in enumerate(turns):
+        # Why the sequence cannot take this turn in, if it cannot; its own first prompt it has.
         ending: Ending | None = "too_long" if number >= fitting else None
         if ending is None and number > part.first_turn:
             ending = part.follow(number, turn)

@@ -51,6 +51,8 @@ class Stitched:
     last_turn: int = 0
     ended_by: Ending | None = None
     """Why the sequence ends before the episode does; `None` where it does not."""
+    images: tuple[str, ...] | None = None
+    """The `image_key` of each image in it, in order; `None` where the requests were not kept."""
 
     def __post_init__(self) -> None:
         self._check_lengths()
@@ -113,12 +115,13 @@ class Stitched:
         """Spans [start, end) of sampled ids that now follow adopted ones.
 
         They carry loss, but they were sampled after the ids that a later prompt replaced: their
-        log-probabilities are of another context, and only approximate in this one.
+        log-probabilities are of another context, and only approximate in this one. A prompt that
+        leaves ids out adopts none, and what follows begins AT the divergence: hence `<=`.
         """
         adopted = [d for d in self.divergences if d.kind != "rewrite"]
         return tuple(
             (segment.start, segment.end)
             for segment in self.segments
             if segment.role == "policy"
-            and any(d.index < segment.start and segment.turn < d.seen_in for d in adopted)
+            and any(d.index <= segment.start and segment.turn < d.seen_in for d in adopted)
         )

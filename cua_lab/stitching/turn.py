@@ -3,6 +3,7 @@
 Invariant: where log-probabilities are present there is exactly one for each output id.
 """
 
+import hashlib
 from array import array
 from dataclasses import dataclass, field
 
@@ -34,6 +35,9 @@ class Turn:
     """Cut off by the token limit, found by counting ids: a server may call this `tool_calls`."""
     weight_spans: tuple[WeightSpan, ...] = ()
     """Set where the weights changed while the turn was sampled."""
+    images: tuple[str, ...] | None = None
+    """The `image_key` of each image that the request showed, in order; `None` where that is not
+    known. A prompt need not show every screenshot so far: an agent may send the last few."""
     packed_prompt: bytes = field(init=False, repr=False, compare=False)
     """`prompt_ids` as int32, so that a prefix of any length is verified by one memcmp."""
 
@@ -45,6 +49,11 @@ class Turn:
                 " log-probabilities; take both from the same array of the server's answer"
             )
         object.__setattr__(self, "packed_prompt", pack(self.prompt_ids))
+
+
+def image_key(encoded: bytes) -> str:
+    """The name of an encoded image: equal bytes, equal name."""
+    return hashlib.blake2b(encoded, digest_size=16).hexdigest()
 
 
 def pack(ids: tuple[int, ...]) -> bytes:

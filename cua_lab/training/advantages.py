@@ -23,6 +23,10 @@ EQUAL = 1e-9
 """Rewards closer than this share of their size are equal: 0.3 and 0.1 + 0.2 differ by 6e-17, and
 dividing by that would turn rounding into an advantage of 1."""
 
+ORDINARY = (1e-100, 1e100)
+"""Rewards of another size are scaled before they are squared: 1e200 squared is no float, and 1e-200
+squared is 0."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
@@ -119,11 +123,16 @@ def _group_stats(group: str, members: dict[str, float | None]) -> GroupStats:
     n, failed = len(graded), len(members) - len(graded)
     if n == 0:
         return GroupStats(group, 0, failed, math.nan, math.nan, zero_variance=False)
-    if max(graded) - min(graded) <= EQUAL * max(abs(reward) for reward in graded):
+    largest = max(map(abs, graded))
+    ordinary = largest == 0 or ORDINARY[0] <= largest <= ORDINARY[1]
+    # A power of two: dividing by it rounds nothing.
+    unit = 1.0 if ordinary else 2.0 ** (math.frexp(largest)[1] - 1)
+    scaled = [reward / unit for reward in graded]
+    if max(scaled) - min(scaled) <= EQUAL * max(map(abs, scaled)):
         return GroupStats(group, n, failed, graded[0], 0.0, zero_variance=True)
-    mean = math.fsum(graded) / n
-    std = math.sqrt(math.fsum((reward - mean) ** 2 for reward in graded) / n)
-    return GroupStats(group, n, failed, mean, std, zero_variance=False)
+    mean = math.fsum(scaled) / n
+    std = math.sqrt(math.fsum((reward - mean) ** 2 for reward in scaled) / n)
+    return GroupStats(group, n, failed, mean * unit, std * unit, zero_variance=False)
 
 
 def _advantage(reward: float | None, stats: GroupStats, scale: Scale, eps: float) -> float:
@@ -131,7 +140,9 @@ def _advantage(reward: float | None, stats: GroupStats, scale: Scale, eps: float
         return math.nan
     if stats.zero_variance:
         return 0.0
-    return (reward - stats.mean) / (stats.std + eps if scale == "std" else 1.0)
+    # By halves: the difference of 1e308 and -1e308 is no float, their half is.
+    half = reward / 2 - stats.mean / 2
+    return half / (stats.std + eps) * 2 if scale == "std" else half * 2
 
 
 def _check_arguments(

@@ -22,8 +22,9 @@ Kl = Literal["none", "k1", "k2", "k3"]
 Ratio = Literal["token", "sequence"]
 Normalise = Literal["token", "sequence", "constant"]
 
-LOG_RATIO_LIMIT = 20.0
-"""exp(20) is 5e8: past it a ratio says only "far off", and exp(89) is infinite in float32."""
+LOG_RATIO_LIMIT = 30.0
+"""Past it an exponential goes on as a straight line: exp(30) is 1e13, exp(89) is infinite in
+float32, and the square of exp(45) in a gradient's norm is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ def row_weights(
     normalise: Normalise = "token",
     episodes: Sequence[Hashable] | None = None,
     constant: float | None = None,
+    counted: Sequence[bool] | None = None,
 ) -> Tensor:  # (B,)
     """The weight of each row's tokens, from the whole batch's numbers of masked-in tokens.
 
@@ -71,6 +73,16 @@ def row_weights(
     N is the number of tokens, M that of episodes with any, n_i that of the tokens of row i's
     episode: `episodes` names them, so that the parts of a split episode count as one (default:
     every row is its own). `constant` is a number of tokens, such as the longest answer allowed.
+
+    `counted` says which rows stand in N and M (default: all). A group whose rewards are all equal
+    has no gradient; counted, it makes the update smaller, by half where half of the tokens are of
+    such groups. Both are in use: GRPO's formula and the defaults of TRL and verl count it
+    (trl#6367 reports that as a fault, its pull request #6368 offers the other as an option), DAPO
+    samples until a batch has no such group, which comes to the same as leaving it out. The default
+    of `GrpoSettings.zero_variance` is to count: a step in which one group of eight tells anything
+    has an eighth of the evidence, and left out it would move the weights as far as a full one.
+    Leave it out where tasks are mixed and many are solved or hopeless. Rows that are not counted
+    keep their weight, since a KL penalty acts on them too; where no row would be left, all count.
     """
     names = list(range(len(tokens))) if episodes is None else list(episodes)
     if len(names) != len(tokens):
@@ -82,14 +94,20 @@ def row_weights(
             f"normalise is {normalise!r} but constant is {constant}; give a positive number of"
             ' tokens with "constant", and none otherwise'
         )
+    if counted is not None and len(counted) != len(tokens):
+        raise ValueError(f"{len(tokens)} rows but {len(counted)} `counted`; give one per row")
+    if counted is None or not any(c and n for c, n in zip(counted, tokens, strict=True)):
+        counted = [True] * len(tokens)
     per_episode: dict[Hashable, int] = {}
     for name, count in zip(names, tokens, strict=True):
         per_episode[name] = per_episode.get(name, 0) + count
-    alive = max(1, sum(count > 0 for count in per_episode.values()))
+    kept = {name for name, count in zip(names, counted, strict=True) if count}
+    alive = max(1, sum(count > 0 for name, count in per_episode.items() if name in kept))
     if normalise == "sequence":
         weights = [1.0 / (alive * max(1, per_episode[name])) for name in names]
     else:
-        whole = alive * constant if constant is not None else max(1, sum(tokens))
+        total = sum(n for n, count in zip(tokens, counted, strict=True) if count)
+        whole = alive * constant if constant is not None else max(1, total)
         weights = [1.0 / whole] * len(tokens)
     return torch.tensor(weights, dtype=torch.float64)
 
@@ -138,6 +156,10 @@ def policy_loss(
     little from `old_logprobs`; tis = min(exp(old - engine), tis_cap), without gradient.
 
     Entropy: `- entropy_coef * entropy` is added.
+
+    Nothing is clamped but an exponential above e^30, which goes on as its tangent, so a token that
+    is far off still has a gradient of the right sign: KL against a reference that gives a token
+    e^-25, and a ratio of e^25 with a negative advantage, are where it is needed most.
     """
     mask = mask.bool()
     _check(mask, logprobs=logprobs, old_logprobs=old_logprobs)
@@ -161,6 +183,8 @@ def policy_loss(
     penalty = _kl(kl, kl_coef, logprobs, ref_logprobs, mask)
     if penalty is not None and kl_coef:
         loss = loss + kl_coef * (penalty * row_scale).sum()
+    if entropy is not None:
+        _check(mask, entropy=entropy)
     spread = None if entropy is None else _keep(mask, entropy)
     if entropy_coef and spread is None:
         raise ValueError(f"entropy_coef is {entropy_coef} but no entropies were given")
@@ -221,7 +245,13 @@ def _ratios(log_ratio: Tensor, mask: Tensor, ratio: Ratio) -> Tensor:  # (B, T)
         log_ratio = (log_ratio.sum(dim=1, keepdim=True) / lengths).expand_as(log_ratio)
     elif ratio != "token":
         raise ValueError(f'ratio is {ratio!r}; use "token" or "sequence"')
-    return log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+    return _exp(log_ratio)
+
+
+def _exp(values: Tensor) -> Tensor:
+    """exp up to e^30 and its tangent beyond, value and gradient finite; 0 below is no overflow."""
+    beyond = (values - LOG_RATIO_LIMIT).clamp(min=0.0)
+    return values.clamp(max=LOG_RATIO_LIMIT).exp() + math.exp(LOG_RATIO_LIMIT) * beyond
 
 
 def _tis_weights(
@@ -232,8 +262,7 @@ def _tis_weights(
     if engine is None or not cap > 0:
         raise ValueError(f"tis_cap is {cap}: it needs engine_logprobs and must be above 0")
     _check(mask, engine_logprobs=engine)
-    gap = _keep(mask, old - engine).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-    return gap.exp().clamp(max=cap).detach()
+    return _exp(_keep(mask, old - engine)).clamp(max=cap).detach()
 
 
 def _kl(kind: Kl, coef: float, logprobs: Tensor, ref: Tensor | None, mask: Tensor) -> Tensor | None:
@@ -247,8 +276,8 @@ def _kl(kind: Kl, coef: float, logprobs: Tensor, ref: Tensor | None, mask: Tenso
     if ref is None:
         raise ValueError(f"kl is {kind!r}: it needs ref_logprobs")
     _check(mask, ref_logprobs=ref)
-    d = _keep(mask, ref - logprobs).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-    return {"k1": lambda: -d, "k2": lambda: d.square() / 2, "k3": lambda: d.exp() - 1 - d}[kind]()
+    d = _keep(mask, ref - logprobs)
+    return {"k1": lambda: -d, "k2": lambda: d.square() / 2, "k3": lambda: _exp(d) - 1 - d}[kind]()
 
 
 def _mean(values: Tensor | None, mask: Tensor) -> float:

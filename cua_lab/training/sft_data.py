@@ -3,9 +3,10 @@
     row ──Asking──▶ messages, tools ──mask_assistant──▶ ids, mask ──image──▶ SftExample
 
 A line is a grounding row (`dataset.sample`) or a conversation `{"messages": [...]}` in the
-article's shape or ours (`dataset.conversations`). Rows and one-step conversations are brought into
-the policy's space; longer conversations are trained on as they are written, so their file must be
-in that space already. Screenshots are paths relative to the file, read only when their turn comes.
+article's shape or ours (`dataset.conversations`). Rows and conversations of one image, one text and
+one action are brought into the policy's space; all others are trained on as they are written, so
+their file must be in that space already. A conversation keeps its own system message. Screenshots
+are paths relative to the file, read only when their turn comes.
 
 Invariant: the trained tokens are exactly what the assistant says, every call of it included, and
 its end token; a chat template that drops a call is refused, not trained on.
@@ -24,6 +25,7 @@ from cua_lab.dataset import conversations
 from cua_lab.dataset.difficulty import Curriculum, curriculum
 from cua_lab.dataset.grounding import GroundingSample, from_row
 from cua_lab.dataset.masks import mask_assistant
+from cua_lab.dataset.message_parts import images_of, is_sample, messages_of
 from cua_lab.dataset.prompt_format import PromptFormat
 from cua_lab.dataset.spaces import Space, as_space
 from cua_lab.errors import LabError
@@ -51,19 +53,15 @@ class TrainingRow:
     sample: GroundingSample | None
     """`None` for a conversation of several steps."""
     messages: tuple[Message, ...] = ()
-    """Of a conversation of several steps."""
+    """Of a conversation that is trained on as it is written."""
+    system: tuple[Message, ...] = ()
+    """A sample's own system messages; the policy's usual one where there is none."""
 
     @property
     def screenshots(self) -> tuple[str, ...]:
         if self.sample is not None:
             return (self.sample.screenshot,)
-        return tuple(
-            part["image"]
-            for message in self.messages
-            if isinstance(message.get("content"), list)
-            for part in message["content"]
-            if part.get("type") == "image"
-        )
+        return images_of(self.messages)
 
 
 def read_training_rows(
@@ -84,27 +82,41 @@ def _rows(path: Path, asking: PromptFormat, space: Space | None) -> Iterator[Tra
             if not line.strip():
                 continue
             where = f"{path} line {number}"
+            row: Any = None
             try:
-                yield _row(json.loads(line), where, asking, space)
-            except (LabError, ValueError, KeyError, TypeError) as error:
-                hint = "`cua-lab data check` sorts such rows out"
+                row = json.loads(line)
+                yield _row(row, where, asking, space)
+            except (LabError, ValueError, KeyError, TypeError, RecursionError) as error:
+                talk = isinstance(row, dict) and "messages" in row
+                hint = (
+                    "a conversation is checked here alone, so leave it out or correct it"
+                    if talk
+                    else "`cua-lab data check` sorts such rows out"
+                )
                 raise LabError(f"{where}: {error}; {hint}") from error
 
 
 def _row(
     line: Mapping[str, Any], where: str, asking: PromptFormat, space: Space | None
 ) -> TrainingRow:
+    if not isinstance(line, dict):
+        raise LabError(f"the line is a {type(line).__name__}; expected an object")
     if "messages" not in line:
         return TrainingRow(where, from_row(line, space=space))
-    messages = [dict(message) for message in line["messages"]]
+    messages = messages_of(line)
     said = [m for m in messages if m.get("role") == "assistant"]
-    if len(said) == 1 and not any(m.get("role") == "tool" for m in messages):
+    if not said:
+        raise LabError("the conversation has no assistant message, so nothing to learn")
+    if is_sample(messages):
         one_step = {**line, "sample": {"coordinate_space": space} | dict(line.get("sample", {}))}
-        return TrainingRow(where, conversations.from_conversation(_declared(one_step)))
+        sample = conversations.from_conversation(_declared(one_step))
+        system = tuple(m for m in messages if m.get("role") == "system")
+        return TrainingRow(where, sample, system=system)
     if space != asking.space:
         raise LabError(
-            f"a conversation of {len(said)} steps is trained on as it is written, and this policy"
-            f" speaks {asking.space}, but the file is declared as {space}"
+            f"a conversation of {len(said)} steps and {len(images_of(messages))} images is trained"
+            f" on as it is written, and this policy speaks {asking.space}, but the file is declared"
+            f" as {space}"
         )
     if not all("tool_calls" in message for message in said):
         messages = conversations.article_to_tool_calls(messages)
@@ -153,6 +165,8 @@ class ConversationReader:
         if self.settings.point == "box_centre":
             sample = centred(sample)
         prompt = asking.messages(sample.instruction, {"type": "image"})
+        if row.system:
+            prompt = [*row.system, prompt[-1]]
         return [*prompt, asking.answer(sample, size)], asking.tools(size), images
 
     def _image(self, name: str) -> Any:  # PIL.Image.Image

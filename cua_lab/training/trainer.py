@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from cua_lab.errors import LabError
 from cua_lab.policy.policy import Policy
 from cua_lab.policy.scoring import Scores, score
 from cua_lab.recipes.settings import GrpoSettings
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from cua_lab.stitching.sample import Sample
 
 
-class LogprobMismatch(RuntimeError):
+class LogprobMismatch(LabError, RuntimeError):
     """Engine and trainer do not score the same distribution: training on it would be wrong."""
 
 
@@ -139,7 +140,7 @@ class GRPOTrainer:
         fixed: dict[MicroBatch, _OldScores],
     ) -> Update:
         """One optimizer update on one minibatch, its gradient added up over micro-batches."""
-        weights = self._weights(part, samples)
+        weights = self._weights(part, samples, advantages)
         self.optimizer.zero_grad(set_to_none=True)
         loss, metrics = 0.0, list[LossMetrics]()
         for micro in part:
@@ -185,15 +186,21 @@ class GRPOTrainer:
         )
 
     def _weights(
-        self, part: tuple[MicroBatch, ...], samples: Sequence["Sample"]
+        self,
+        part: tuple[MicroBatch, ...],
+        samples: Sequence["Sample"],
+        advantages: Advantages,
     ) -> dict[int, float]:
         """The weight of each row, with the denominators of the whole minibatch."""
         rows = [row for micro in part for row in micro.rows]
+        dead = {stats.group for stats in advantages.groups if stats.zero_variance}
+        left_out = dead if self.settings.zero_variance == "left_out" else set[str]()
         weights = row_weights(
             [sum(samples[row].stitched.loss_mask) for row in rows],
             normalise=self.settings.normalise,
             episodes=[(samples[row].group, samples[row].episode) for row in rows],
             constant=self.settings.constant,
+            counted=[samples[row].group not in left_out for row in rows],
         )
         return dict(zip(rows, weights.tolist(), strict=True))
 
@@ -255,8 +262,22 @@ def _explain_gap(
         f" token {column} of episode {sample.episode!r} in group {sample.group!r}: log-probability"
         f" {float(micro.engine_logprobs[row, column]):.6f} when sampled,"
         f" {float(trainer[row, column]):.6f} when trained. Same weights, temperature, top_p = 1,"
-        " pixels, positions and forbidden ids on both sides? Did a push leave something of the old"
-        " weights in the engine: sglang keeps image features over a flush unless it was started"
-        " with SGLANG_VLM_CACHE_SIZE_MB=0, vLLM needs /reset_encoder_cache and /reset_prefix_cache?"
-        " Only an engine in bf16 needs a logprob_gap_limit of about 0.2 and tis_cap"
+        " pixels, positions and forbidden ids on both sides? Was the token sampled after other ids"
+        f" than those in front of it now ({_displacement(sample)})? Did a push leave something of"
+        " the old weights in the engine: sglang keeps image features over a flush unless it was"
+        " started with SGLANG_VLM_CACHE_SIZE_MB=0, vLLM needs /reset_encoder_cache and"
+        " /reset_prefix_cache? Only an engine in bf16 needs a logprob_gap_limit of about 0.2 and"
+        " tis_cap"
+    )
+
+
+def _displacement(sample: "Sample") -> str:
+    """What a later prompt changed in a sequence, for the message: one cause of a mismatch."""
+    changed = [d for d in sample.stitched.divergences if d.kind != "rewrite"]
+    if not changed:
+        return "displaced tokens: none, every prompt repeats what was sampled"
+    left_out = sum(end - start for start, end in sample.stitched.displaced)
+    return (
+        f"displaced tokens: {left_out} are known and not compared; the first change is"
+        f" {changed[0].explain()}; agent.exact_continuation avoids all of them"
     )

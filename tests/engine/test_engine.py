@@ -381,3 +381,16 @@ def test_closing_the_engine_cancels_what_waits_and_what_runs(
             await engine.complete(endless)
 
     asyncio.run(play())
+
+
+def test_a_slot_that_does_not_ask_holds_up_its_siblings_for_its_limit_only(
+    tiny: Policy, make_engine: Make
+) -> None:
+    """A hung grader: its slot is open and silent."""
+    engine = make_engine(tiny)
+
+    async def play() -> Generation:
+        first, _ = engine.open_slots(2, limit_s=0.01)
+        return await engine.complete(ask(engine, words(tiny, 0, 4), slot=first))
+
+    assert asyncio.run(play()).choices[0].ids

@@ -59,3 +59,77 @@ def test_a_slot_asks_one_thing_at_a_time() -> None:
         rounds.add("again", 0)
     with pytest.raises(LabError, match="open at least 1"):
         rounds.open(0)
+
+
+class Clock:
+    """Seconds that only a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_slot_that_hangs_is_absent_after_its_limit_and_back_when_it_asks() -> None:
+    """One hung grader of eight made its siblings time out."""
+    clock = Clock()
+    rounds: Rounds[str] = Rounds(clock)
+    rounds.open(3, limit_s=40)
+    assert rounds.patience_s is None, "nobody waits"
+    clock.now = 10
+    rounds.add("c", 2)
+    rounds.add("a", 0)
+    assert (rounds.take_round(), rounds.patience_s) == ([], 30)
+    clock.now = 40
+    assert rounds.take_round() == ["a", "c"], "without slot 1, in slot order"
+    rounds.add("a2", 0)
+    rounds.add("c2", 2)
+    assert rounds.take_round() == ["a2", "c2"], "it is not awaited again"
+    rounds.add("b", 1)
+    assert rounds.take_round() == [], "it asks: the round is whole again"
+    rounds.add("c3", 2)
+    rounds.add("a3", 0)
+    assert rounds.take_round() == ["a3", "b", "c3"]
+
+
+def test_a_slots_time_starts_when_its_round_has_run_and_not_when_it_was_taken() -> None:
+    clock = Clock()
+    rounds: Rounds[str] = Rounds(clock)
+    rounds.open(2, limit_s=40)
+    rounds.add("a", 0)
+    rounds.add("b", 1)
+    assert rounds.take_round() == ["a", "b"]
+    clock.now = 100  # the round took 100 s
+    assert rounds.take_round() == []
+    clock.now = 130
+    rounds.add("a2", 0)
+    assert (rounds.take_round(), rounds.patience_s) == ([], 10)
+
+
+def test_the_order_of_arrival_and_of_waiting_changes_no_round_of_those_that_ask() -> None:
+    """Determinism for the others: the rounds are the same whenever the limit acts."""
+
+    def rounds_of(delay: float) -> list[list[str]]:
+        clock = Clock()
+        rounds: Rounds[str] = Rounds(clock)
+        rounds.open(3, limit_s=40)
+        taken = []
+        for turn in range(3):
+            for slot in (2, 0):
+                clock.now += delay
+                rounds.add(f"{slot}.{turn}", slot)
+            clock.now = max(clock.now, 40.0)
+            taken.append(rounds.take_round())
+        return taken
+
+    assert rounds_of(0.0) == rounds_of(3.0) == [["0.0", "2.0"], ["0.1", "2.1"], ["0.2", "2.2"]]
+
+
+def test_without_a_limit_a_round_waits() -> None:
+    clock = Clock()
+    rounds: Rounds[str] = Rounds(clock)
+    rounds.open(2)
+    rounds.add("a", 0)
+    clock.now = 1e6
+    assert (rounds.take_round(), rounds.patience_s) == ([], None)

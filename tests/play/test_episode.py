@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import re
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ from cua_lab.envs.lab.env import build
 from cua_lab.play.agent import LabAgentConfig
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.scripted import ScriptedTransport
+from cua_lab.stitching.turn import Turn
 
 CONFIG = LabAgentConfig(
     tool=ToolConfig(coordinate_space="0-1000", pace_ms=0),
@@ -161,3 +163,123 @@ def test_a_slot_leaves_even_when_its_episode_breaks() -> None:
     with pytest.raises(ExceptionGroup):
         asyncio.run(play_slots([broken], concurrency=4, leave=left.append))
     assert left == [0]
+
+
+SURROGATE = r'{"action": "type", "text": "\ud83d"}'
+BAD_CALLS = {
+    "half of a surrogate pair": SURROGATE,
+    "the same, not escaped": SURROGATE.encode().decode("unicode_escape"),
+    "as a key": r'{"action": "press", "keys": ["\udc00"]}',
+    "as a name": r'{"\ud83d": 1}',
+    "4,301 digits": '{"action": "click", "x": %s, "y": 1}' % ("9" * 4301),
+    "6,000 nested objects": '{"a": ' * 6000,
+    "6,000 nested lists": '{"action": "press", "keys": %s' % ("[" * 6000),
+    "600 nested lists": '{"action": "press", "keys": ' + "[" * 600 + "]" * 600 + "}",
+    "no number": '{"action": "click", "x": NaN, "y": 1e999}',
+}
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_whatever_a_policy_samples_is_at_worst_a_bad_call(name: str) -> None:
+    """hermes-agent#104134, aider#3693: such an episode is graded, and any file can hold it."""
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        message = {"role": "assistant", "content": "\udc00", "tool_calls": [call(BAD_CALLS[name])]}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        body = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
+        content = json.dumps(body | {"choices": [choice]}).encode()  # ASCII, as a server would
+        return httpx.Response(200, content=content)
+
+    episode = played(GAME, httpx.MockTransport(handle))
+    assert episode.status != "failed", episode.error
+    assert (episode.reward, episode.valid_calls) == (0.0, 0.0)
+    for action in episode.actions:
+        (json.dumps(action.arguments, ensure_ascii=False) + action.text).encode()
+
+
+def test_a_tool_that_is_cancelled_from_within_is_one_failed_episode(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def cancelled(self: Any, arguments: dict[str, Any]) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr("cua_lab.computer.tool.ComputerTool.execute", cancelled)
+    episode = played(CLICK, ScriptedTransport(lambda m: {"action": "click", "x": 1, "y": 1}))
+    assert (episode.status, episode.reward) == ("failed", None)
+    assert "cancelled from within" in (episode.error or "")
+
+
+def test_a_run_that_is_cancelled_stays_cancelled() -> None:
+    async def stopped() -> None:
+        asked = asyncio.Event()
+
+        async def wait(request: httpx.Request) -> httpx.Response:
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        transport = httpx.MockTransport(wait)
+        runtime = LocalRuntime(build)
+        playing = asyncio.create_task(
+            play(CLICK, CONFIG, transport, runtime=runtime, id="e", group="g")
+        )
+        await asked.wait()
+        playing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await playing
+
+    asyncio.run(stopped())
+
+
+def graded_as(frame: Any) -> Episode:
+    """An episode of an env whose grader answers with this; `...` is no answer at all."""
+    env = build()
+
+    @env.template(id="ends")
+    async def ends() -> Any:
+        yield {"prompt": "Go."}
+        if frame is not ...:
+            yield frame
+
+    config = CONFIG.model_copy(update={"first_screenshot": False})
+    task = Task(env="lab", id="ends", args={}, slug="ends")
+    transport = answering({"content": "done"})
+    runtime = LocalRuntime(lambda _: env)
+    return asyncio.run(play(task, config, transport, runtime=runtime, id="e", group="g"))
+
+
+@pytest.mark.parametrize(
+    ("frame", "cause"),
+    [
+        (..., "ended without a grade"),
+        ({"score": 1e308}, "the grader's reward is 1e\\+308"),
+        ({"score": -1e200}, "the grader's reward is -1e\\+200"),
+        ({"score": 1.0, "info": {"success": "false"}}, "success 'false'; expected true or false"),
+        ({"score": 1.0, "info": {"success": 0.5}}, "success 0.5"),
+        ({"score": 1.0, "info": {"success": []}}, "success \\[\\]"),
+    ],
+)
+def test_a_grade_that_is_none_is_one_failed_episode_with_its_cause(frame: Any, cause: str) -> None:
+    """Not a reward of 0, not a success because some text is not empty, and not the end of a run."""
+    episode = graded_as(frame)
+    assert (episode.status, episode.reward, episode.success) == ("failed", None, None)
+    assert re.search(cause, episode.error or ""), episode.error
+
+
+@pytest.mark.parametrize(
+    ("said", "success"), [(None, None), (True, True), (False, False), (1, True)]
+)
+def test_a_grade_is_kept_as_the_grader_says(said: Any, success: bool | None) -> None:
+    episode = graded_as({"score": 0.25, "info": {} if said is None else {"success": said}})
+    assert (episode.status, episode.reward, episode.success) == ("completed", 0.25, success)
+    assert graded_as(0.0).reward == 0.0, "a grade of 0 that was given is one"
+
+
+def test_an_answer_without_a_token_is_a_failed_episode() -> None:
+    transport = ScriptedTransport(lambda m: {"action": "click", "x": 1, "y": 1})
+    runtime = LocalRuntime(build)
+    turns = (Turn((1, 2), ()),)
+    episode = asyncio.run(
+        play(CLICK, CONFIG, transport, runtime=runtime, id="e", group="g", turns=lambda: turns)
+    )
+    assert (episode.status, episode.error) == ("failed", "turn 0: the server's answer has no token")

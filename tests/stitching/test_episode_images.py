@@ -1,6 +1,7 @@
 """Screenshots and image tokens: exact counts, or an error that says which image."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from PIL import Image
 from cua_lab.policy.vision import QWEN2_5_VL, QWEN3_VL, Geometry, Vision, smart_resize, tokens_for
 from cua_lab.stitching.episode_images import ImageMismatch, episode_images
 from cua_lab.stitching.stitch import stitch
+from cua_lab.stitching.turn import image_key
 from tests.stitching.codecs import PAD, SEE, SEEN, encode, qwen, turn
 
 OUTPUT = encode("Click it.<|im_end|>")
@@ -143,3 +145,55 @@ def test_the_real_image_processor_agrees_with_the_server():
     response = recording(SGLANG, "b_image_tools_hist__all_flags_top2")["response"]
     (stitched,) = stitch([read_choice(response).turn()], qwen())
     assert len(images.for_sequence(stitched)[0]) == 60
+
+
+def shown(turns, screenshots, *which):
+    """The turns as requests that showed these screenshots."""
+    return [
+        replace(turn, images=tuple(image_key(screenshots[n]) for n in numbers))
+        for turn, numbers in zip(turns, which, strict=True)
+    ]
+
+
+def test_a_sequence_gets_the_images_of_its_own_request_and_not_the_first_ones():
+    """An agent that keeps the last two screenshots shows [0], [0, 1], [1, 2]: by count the third
+    prompt would be trained with the pixels of [0, 1]."""
+    screenshots = [png(64, 64, colour) for colour in ("red", "blue", "green")]
+    images = episode_images(screenshots, Processor(QWEN2_5_VL))
+    one, two = episode(4), episode(4, 4)[1:]
+    other = episode(4, 4)[1]
+    last = replace(other, prompt_ids=(*encode("<|im_start|>user\nGone."), *other.prompt_ids[4:]))
+    turns = shown([*one, *two, last], screenshots, [0], [0, 1], [1, 2])
+    first, second = stitch(turns, qwen(), after_rewrite="split")
+    assert images.which(first) == (0, 1)
+    assert images.which(second) == (1, 2)
+    pixels, _ = images.for_sequence(second)
+    assert np.unique(pixels).tolist() == [2.0, 3.0], "the second and the third"
+    assert np.shares_memory(pixels, images.pixel_values)
+
+
+def test_screenshots_out_of_order_are_gathered():
+    screenshots = [png(64, 64, colour) for colour in ("red", "blue", "green")]
+    images = episode_images(screenshots, Processor(QWEN2_5_VL))
+    (turn_,) = shown(episode(4, 4)[1:], screenshots, [2, 0])
+    pixels, grid = images.for_sequence(stitch([turn_], qwen())[0])
+    assert pixels[:, 0].reshape(2, -1)[:, 0].tolist() == [3.0, 1.0]
+    assert len(grid) == 2
+
+
+def test_two_equal_screenshots_are_one_image():
+    screenshots = [png(64, 64), png(64, 64, "blue"), png(64, 64)]
+    images = episode_images(screenshots, Processor(QWEN2_5_VL))
+    (turn_,) = shown(episode(4, 4, 4)[2:], screenshots, [0, 1, 2])
+    assert images.which(stitch([turn_], qwen())[0]) == (0, 1, 2)
+
+
+def test_an_image_that_was_never_recorded_or_never_reached_the_prompt_is_an_error():
+    screenshots = [png(64, 64), png(64, 64, "blue")]
+    images = episode_images(screenshots[:1], Processor(QWEN2_5_VL))
+    (lost,) = shown(episode(4), screenshots, [1])
+    with pytest.raises(ImageMismatch, match="image 0 of the request is none of the 1 recorded"):
+        images.for_sequence(stitch([lost], qwen())[0])
+    (dropped,) = shown(episode(4), screenshots, [0, 1])
+    with pytest.raises(ImageMismatch, match="1 images but the request showed 2"):
+        images.for_sequence(stitch([dropped], qwen())[0])

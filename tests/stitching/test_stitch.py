@@ -426,3 +426,17 @@ def test_a_recorded_call_in_an_odd_split_is_resynced_once_it_ends_as_the_templat
     assert {d.kind for d in stitched.divergences} == {"resplit"}
     assert stitched.tokens == second.prompt_ids + second.output_ids
     assert stitched.ended_by is None
+
+
+def test_an_id_that_no_token_owns_is_a_rewrite_where_a_prompt_does_not_repeat_it():
+    """Qwen3-VL has 151,936 rows for 151,669 tokens; a server that forbids nothing samples them, and
+    no template can write them again."""
+    output = (2612, 151709, 432, IM_END)
+    stitched = only(rerendered(output, (2612, 432, IM_END)))
+    assert stitched.ended_by == "rewrite"
+    assert stitched.tokens == HEAD + output
+    assert "<id 151709, which no token owns>" in stitched.divergences[0].explain()
+    repeated = only(rerendered(output, output))
+    assert repeated.ended_by is None, "ids that are repeated need no text"
+    (bare,) = stitch([turn((5, 6), (151709, 7)), turn((5, 6, 8, 7, 9), (7,))], qwen())
+    assert bare.ended_by == "rewrite", "nor where there is no control id to go by"

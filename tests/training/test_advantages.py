@@ -125,3 +125,14 @@ def test_scaling_all_rewards_changes_nothing_under_std(rewards, factor):
 def test_the_advantages_of_a_group_add_up_to_nothing(rewards, scale):
     values = group_advantages(rewards, ["g"] * len(rewards), scale=scale).values
     assert math.fsum(values) == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e200, 1e308])
+def test_advantages_of_rewards_of_any_size_are_those_of_their_ranks(size: float) -> None:
+    """Squares of 1e200 are infinite, and so is 1e308 minus -1e308; the advantages are +1 and -1."""
+    found = group_advantages([size, -size], ["g", "g"], eps=0.0)
+    assert found.values == pytest.approx((1.0, -1.0))
+    assert found.groups[0].std == pytest.approx(size)
+    assert not found.groups[0].zero_variance
+    equal = group_advantages([size, size], ["g", "g"])
+    assert equal.values == (0.0, 0.0)

@@ -303,3 +303,72 @@ def test_options_that_do_not_fit_are_refused_in_words(options, says):
         policy_loss(
             torch.zeros(2, 2), advantages=torch.zeros(2), mask=torch.ones(2, 2), **arguments
         )
+
+
+def gradient_at(logprob: float, other: float, **options) -> float:
+    """The gradient of the loss by one token's log-probability; float64, so that e^25 is exact."""
+    logprobs = torch.tensor([[logprob]], dtype=torch.float64, requires_grad=True)
+    options = {"kl": "none", "advantage": 0.0} | options
+    if options["kl"] != "none":
+        options |= {"ref_logprobs": torch.tensor([[other]], dtype=torch.float64), "kl_coef": 1.0}
+        other = logprob
+    old = torch.tensor([[other]], dtype=torch.float64)
+    advantage = torch.tensor([options.pop("advantage")])
+    policy_loss(logprobs, old, advantage, torch.ones(1, 1), **options).loss.backward()
+    assert logprobs.grad is not None
+    return float(logprobs.grad)
+
+
+@pytest.mark.parametrize(("kl", "gradient"), [("k1", 1.0), ("k2", 25.0), ("k3", 1.0)])
+def test_kl_pulls_a_token_that_the_reference_gives_almost_no_chance(kl, gradient):
+    """Nothing overflows there, so nothing is clamped: a clamp's gradient is 0."""
+    assert gradient_at(0.0, -25.0, kl=kl) == pytest.approx(gradient, rel=1e-9)
+
+
+@pytest.mark.parametrize("kl", ["k1", "k2", "k3"])
+@pytest.mark.parametrize("reference", [-1000.0, -40.0, 40.0, 1000.0])
+def test_a_kl_gradient_is_finite_and_points_to_the_reference_however_far_off_it_is(kl, reference):
+    """Except k1, which is a number to watch: its gradient is 1 whatever the reference says."""
+    gradient = gradient_at(0.0, reference, kl=kl)
+    assert math.isfinite(gradient)
+    assert gradient == 1.0 if kl == "k1" else gradient * -reference > 0
+
+
+@pytest.mark.parametrize("log_ratio", [21.0, 25.0, 29.0, 60.0, 500.0])
+def test_a_token_that_became_far_likelier_with_a_negative_advantage_is_pushed_down(log_ratio):
+    """min(r A, clip(r) A) is r A there: the clip does not act, and no clamp may."""
+    gradient = gradient_at(0.0, -log_ratio, advantage=-1.0)
+    assert gradient == pytest.approx(math.exp(min(log_ratio, 30.0)), rel=1e-6)
+    assert gradient_at(0.0, -log_ratio, advantage=1.0) == 0.0, "the clip's side"
+
+
+@pytest.mark.parametrize("ratio", ["token", "sequence"])
+def test_a_loss_far_off_is_finite_in_float32(ratio):
+    logprobs = torch.zeros(1, 2, requires_grad=True)
+    far = torch.full((1, 2), -300.0)
+    result = policy_loss(logprobs, far, torch.tensor([-1.0]), torch.ones(1, 2), ratio=ratio)
+    result.loss.backward()
+    assert math.isfinite(float(result.loss.detach()))
+    assert bool(torch.isfinite(logprobs.grad.norm()))
+
+
+def test_an_entropy_of_nan_that_the_mask_counts_is_refused():
+    entropy = torch.tensor([[1.0, math.nan]])
+    zeros = torch.zeros(1, 2)
+    with pytest.raises(ValueError, match="entropy is nan at row 0, token 1"):
+        policy_loss(zeros, zeros, torch.ones(1), torch.ones(1, 2), entropy=entropy)
+    mask = torch.tensor([[1, 0]])
+    assert policy_loss(zeros, zeros, torch.ones(1), mask, entropy=entropy).metrics.entropy == 1.0
+
+
+def test_groups_that_tell_nothing_stand_in_the_denominator_or_not():
+    """trl#6367: with a dead group of equal size, counting it halves the gradient of the other."""
+    tokens, dead = [3, 1, 2, 2], [True, True, False, False]
+    for normalise, options in (("token", {}), ("sequence", {}), ("constant", {"constant": 4.0})):
+        every = row_weights(tokens, normalise=normalise, **options)
+        alive = row_weights(tokens, normalise=normalise, counted=dead, **options)
+        assert alive.tolist() == pytest.approx([2 * weight for weight in every.tolist()])
+    nobody = row_weights(tokens, counted=[False] * 4)
+    assert nobody.tolist() == row_weights(tokens).tolist(), "no row left: all count"
+    with pytest.raises(ValueError, match="4 rows but 1 `counted`"):
+        row_weights(tokens, counted=[True])

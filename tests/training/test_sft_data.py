@@ -131,3 +131,86 @@ def test_a_curriculum_begins_with_the_easy_rows(file: Path, data: SftDataset) ->
     drawn = list(batches(rows, settings, count=10, size=4, seed=0))
     assert {i for batch in drawn[:5] for i in batch} <= set(range(6))
     assert {i for batch in drawn[5:] for i in batch} <= set(range(6, 12))
+
+
+SYSTEM = {"role": "system", "content": "Mine alone."}
+
+
+def text_of(data: SftDataset, index: int = 0) -> str:
+    return data.policy.tokenizer.decode(data.example(index).example.ids)
+
+
+def user(*parts: str) -> dict:
+    """A user message: names of files are images, all else is text."""
+    content = [
+        {"type": "image", "image": part}
+        if part.endswith(".png")
+        else {"type": "text", "text": part}
+        for part in parts
+    ]
+    return {"role": "user", "content": content}
+
+
+def test_two_images_and_two_texts_of_one_step_are_all_trained_on(file: Path) -> None:
+    """ms-swift#6153, trl#3121: parts keyed by their type kept the last of each."""
+    samples = list(read_samples(file))
+    shots = [sample.screenshot for sample in samples[:2]]
+    answer = to_tool_calls(samples[0], "0-1000")["messages"][-1]
+    line = {"messages": [user("First:", shots[0], "Now:", shots[1], "Click."), answer]}
+    data = trainer(variant(file, "two.jsonl", [line] * 8), "data.space=0-1000")[0]._data
+    assert len(data.example(0).example.grids) == 2
+    said = text_of(data)
+    assert said.index("First:") < said.index("Now:") < said.index("Click.")
+
+
+def test_a_rows_own_system_message_is_kept(file: Path) -> None:
+    lines = []
+    for sample in read_samples(file):
+        line = to_tool_calls(sample)
+        lines.append(line | {"messages": [SYSTEM, *line["messages"]]})
+    data = trainer(variant(file, "system.jsonl", lines))[0]._data
+    assert text_of(data).count("<|im_start|>system") == 1
+    assert "Mine alone." in text_of(data)
+
+
+def sharegpt(sample: GroundingSample, text: str, images: int = 1) -> dict:
+    line = to_article(sample)
+    said = {"role": "user", "content": text}
+    names = [sample.screenshot] * images
+    return line | {"messages": [said, line["messages"][-1]], "images": names}
+
+
+def test_string_content_with_images_beside_it_is_the_same_example(
+    file: Path, data: SftDataset
+) -> None:
+    """LLaMA-Factory#7592: `<image>` says where each image belongs."""
+    samples = list(read_samples(file))
+    for form in ("{}<image>", "{}\n<image>"):
+        lines = [sharegpt(sample, form.format(sample.instruction)) for sample in samples]
+        again = trainer(variant(file, "sharegpt.jsonl", lines))[0]._data
+        assert list(again.example(3).example.ids) == list(data.example(3).example.ids)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ({"images": ["a.png", "b.png"]}, "2 images but 1 places"),
+        ({"images": "a.png"}, "images is 'a.png'"),
+        ({"messages": "no"}, "messages is str; expected a list"),
+        ({"messages": [{"role": "user", "content": "Hi"}]}, "no assistant message"),
+        ({"messages": [user("a.png") | {"content": 5}]}, "content is int"),
+        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "has the part"),
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "has the part"),
+    ],
+)
+def test_a_conversation_that_cannot_be_read_is_one_error_with_a_hint_that_is_true(
+    file: Path, line: dict, says: str
+) -> None:
+    """`data check` sorts samples, not conversations."""
+    first = sharegpt(next(read_samples(file)), "Click.<image>")
+    if "messages" in line:
+        del first["images"]
+    with pytest.raises(LabError, match=says) as caught:
+        trainer(variant(file, "bad.jsonl", [first | line]))
+    assert "line 1" in str(caught.value)
+    assert "data check" not in str(caught.value)

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from cua_lab.errors import LabError
 from cua_lab.policy.policy import Policy
 from cua_lab.recipes import GrpoSettings
 from cua_lab.training.batching import micro_batches, minibatches, plan
@@ -224,3 +225,29 @@ def test_rows_without_a_policy_token_are_in_no_micro_batch():
     samples = [write_off(policy, "g0"), *batch(policy, length_of_bytes, groups=1, size=2)]
     made = micro_batches(policy, samples, range(3), budget=1000)
     assert [micro.rows for micro in made] == [(1, 2)]
+
+
+def test_a_dead_group_halves_the_gradient_only_where_it_is_counted():
+    """trl#6367: one live and one dead group of as many tokens."""
+
+    def live(policy: Policy):
+        return roll_out(policy, length_of_bytes, seeds=range(4), group="live", tokens=2)
+
+    def half_dead(policy: Policy):
+        dead = roll_out(policy, lambda _: 1.0, seeds=range(4), group="dead", tokens=2)
+        return [*live(policy), *dead]
+
+    free = dataclasses.replace(SETTINGS, grad_clip=1e9)
+    _, alone = step_once(live, free)
+    _, counted = step_once(half_dead, free)
+    _, left_out = step_once(half_dead, dataclasses.replace(free, zero_variance="left_out"))
+    assert counted.zero_variance_groups == left_out.zero_variance_groups == 1
+    assert counted.grad_norm == pytest.approx(alone.grad_norm / 2, rel=1e-4)
+    assert left_out.grad_norm == pytest.approx(alone.grad_norm, rel=1e-4)
+
+
+def test_a_mismatch_is_an_error_for_people_that_names_displacement_among_the_causes():
+    policy = tiny_policy()
+    samples = batch(policy, length_of_bytes, temperature=0.6)
+    with pytest.raises(LabError, match="displaced tokens: none, every prompt repeats"):
+        GRPOTrainer(policy, SETTINGS).step(samples)

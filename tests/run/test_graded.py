@@ -1,0 +1,41 @@
+"""A run in which nothing is graded stops, and says why how often."""
+
+import pytest
+
+from cua_lab.errors import LabError
+from cua_lab.play.episode import Episode
+from cua_lab.run.graded import GradedSteps, causes_of, check_graded
+
+
+def failed(error: str | None) -> Episode:
+    return Episode("e", "g", "t", (), (), (), reward=None, status="failed", error=error)
+
+
+GRADED = Episode("e", "g", "t", (), (), (), reward=0.0, status="completed")
+DEAD = [failed("the screen sent no frame within 10 s"), failed("no frame"), failed("no frame")]
+
+
+def test_the_limit_counts_steps_in_a_row() -> None:
+    steps = GradedSteps(limit=2)
+    steps.see(DEAD, "step 1")
+    steps.see([*DEAD, GRADED], "step 2")
+    steps.see(DEAD, "step 3")
+    with pytest.raises(LabError, match="step 4, 2 steps in a row: none of 3 episodes") as caught:
+        steps.see(DEAD, "step 4")
+    assert "2 times: no frame; 1 times: the screen sent no frame within 10 s" in str(caught.value)
+
+
+def test_an_evaluation_without_a_graded_episode_stops_at_once() -> None:
+    check_graded([*DEAD, GRADED], "before")
+    check_graded([], "nothing was asked for")
+    with pytest.raises(LabError, match="before: none of 3"):
+        check_graded(DEAD, "before")
+
+
+def test_causes_that_differ_in_numbers_are_one() -> None:
+    errors = ["port 5901 at 0x7f1a", "port 5902 at 0x7f2b", "grader  died", None]
+    assert causes_of(map(failed, errors)) == [
+        (2, "port 5901 at 0x7f1a"),
+        (1, "grader died"),
+        (1, "no reason given"),
+    ]
