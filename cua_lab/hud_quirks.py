@@ -11,6 +11,7 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from hud.environment.server import TaskRunner
 from hud.settings import settings
 from hud.types import Step
 
@@ -78,3 +79,42 @@ def env_of(task: Task) -> Environment | None:
 def template_parameters(env: Environment, template: str) -> dict[str, inspect.Parameter]:
     """The arguments of an env's template, by name; raises `KeyError` for an unknown template."""
     return dict(env.templates[template].sig.parameters)
+
+
+class _Graded:
+    """A task's generator that must yield a grade."""
+
+    def __init__(self, generator: Any, task: str) -> None:
+        self._generator, self._task = generator, task
+
+    async def asend(self, value: Any) -> Any:
+        try:
+            return await self._generator.asend(value)
+        except StopAsyncIteration:
+            raise RuntimeError(
+                f"task {self._task!r} ended without a grade; yield a number or a dict with a"
+                " 'score' after the prompt"
+            ) from None
+
+    async def aclose(self) -> None:
+        await self._generator.aclose()
+
+
+def refuse_missing_grades() -> None:
+    """Let every env of this process raise where its task yields no grade. Idempotent.
+
+    HUD's `TaskRunner.grade` answers 0.0 where a template's generator ends after its prompt (hud
+    0.6.21, `environment/server.py`); on the wire that cannot be told from a grade of 0.0. An env in
+    a process or container of its own runs HUD's code, and keeps doing so.
+    """
+    grade = TaskRunner.grade
+    if getattr(grade, "refuses_missing", False):
+        return
+
+    async def graded(self: Any, payload: dict[str, Any]) -> dict[str, Any]:
+        if self._gen is not None:
+            self._gen = _Graded(self._gen, self.task.id)
+        return await grade(self, payload)
+
+    graded.refuses_missing = True  # type: ignore[attr-defined]
+    TaskRunner.grade = graded  # type: ignore[method-assign]

@@ -15,7 +15,8 @@ def package(tmp_path: Path) -> Path:
     folder = tmp_path / "house"
     folder.mkdir()
     (folder / "doors.py").write_text(
-        "def front():\n    return 1\n\ndef back():\n    return front()\n\ndef side():\n    return 2\n"
+        "def front():\n    return 1\n\ndef back():\n    return front()\n\n"
+        "def side():\n    return 2\n"
     )
     return folder
 

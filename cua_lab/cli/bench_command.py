@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cua_lab.cli import app
+from cua_lab.cli.app import app
 
 bench = typer.Typer(help="Measure the lab's own parts on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")

@@ -54,6 +54,7 @@ def check(
     from cua_lab.dataset.checks import Rules
     from cua_lab.dataset.quality import check_file
     from cua_lab.dataset.spaces import as_space
+    from cua_lab.viz.quality_plot import write_reasons
 
     rules = Rules(
         space=None if space is None else as_space(space),
@@ -64,6 +65,7 @@ def check(
         point_in_elements=point_in_elements,
     )
     report = check_file(file, rules, out=out, root=root, decode=decode, progress=True)
+    write_reasons(report)
     _print(report)
     if report.space_mismatch:
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cua_lab.cli import app
+from cua_lab.cli.app import app
 from cua_lab.errors import LabError
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import typer
 
-from cua_lab.cli import app
+from cua_lab.cli.app import app
 
 COLOUR = {"ok": "green", "warn": "yellow", "fail": "red", "optional": "cyan"}
 

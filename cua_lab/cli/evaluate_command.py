@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cua_lab.cli import app
+from cua_lab.cli.app import app
 from cua_lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -320,10 +320,15 @@ def _show_tasks(report: "TaskReport") -> None:
 
 def _write(report: "GroundingReport | TaskReport", folder: Path, title: str) -> None:
     from cua_lab.files import writing
+    from cua_lab.run.task_evaluation import TaskReport
+    from cua_lab.viz.grounding_page import grounding_page
     from cua_lab.viz.page import write_page
 
     folder.mkdir(parents=True, exist_ok=True)
     with writing(folder / "eval.json") as out:
         out.write(json.dumps({"title": title, **report.to_json()}, indent=1).encode() + b"\n")
-    write_page(folder / "eval.html", report.to_html(title))
+    page = (
+        report.to_html(title) if isinstance(report, TaskReport) else grounding_page(report, title)
+    )
+    write_page(folder / "eval.html", page)
     typer.echo(f"wrote {folder / 'eval.json'} and {folder / 'eval.html'}")

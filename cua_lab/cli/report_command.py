@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cua_lab.cli import app
+from cua_lab.cli.app import app
 
 
 @app.command()

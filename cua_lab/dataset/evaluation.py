@@ -59,12 +59,6 @@ class GroundingReport:
         """A JSON-able record, one entry a sample included."""
         return asdict(self)
 
-    def to_html(self, title: str = "Grounding") -> str:
-        """A self-contained page."""
-        from cua_lab.viz.grounding_page import render
-
-        return render(self, title)
-
 
 def evaluate_grounding(
     samples: Iterable[GroundingSample], predict: Predict, *, progress: bool = False

@@ -189,9 +189,8 @@ def check_file(
     source = Path(path)
     _refuse_unreadable(source)
     folder = Path(out) if out is not None else source.with_name(source.stem + ".checked")
-    names = ("accepted.jsonl", "rejected.jsonl", "report.json", "report.png")
-    files = {Path(name).stem: str(folder / name) for name in names[:2]}
-    files |= {"report": str(folder / names[2]), "plot": str(folder / names[3])}
+    names = ("accepted.jsonl", "rejected.jsonl", "report.json")
+    files = {Path(name).stem: str(folder / name) for name in names}
     began = time.perf_counter()
     with ExitStack() as stack:
         quality = stack.enter_context(
@@ -255,10 +254,5 @@ def _rejected(raw: bytes, verdict: Verdict) -> bytes:
 
 
 def _write_report(report: QualityReport) -> None:
-    from cua_lab.viz.quality_plot import reasons_figure
-
     with writing(report.files["report"]) as out:
         out.write(json.dumps(report.to_json(), indent=1).encode() + b"\n")
-    figure = reasons_figure(report)
-    with writing(report.files["plot"]) as out:
-        figure.savefig(out, format="png", dpi=120, bbox_inches="tight")

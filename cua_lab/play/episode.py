@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import httpx
 
+from cua_lab.hud_quirks import refuse_missing_grades
 from cua_lab.pictures import read_base64
-from cua_lab.play.answers import without_surrogates
-from cua_lab.play.missing_grade import refuse_missing_grades
+from cua_lab.serving.answers import without_surrogates
 from cua_lab.stitching.turn import Turn
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from cua_lab.play.answers import readable
+from cua_lab.serving.answers import readable
 from cua_lab.serving.sampling_request import EXTRA_NEUTRAL
 from cua_lab.serving.wire import json_bytes
 

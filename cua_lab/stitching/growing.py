@@ -12,10 +12,10 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from cua_lab.play.resync import Columns, resync
 from cua_lab.stitching.codec import TokenCodec
 from cua_lab.stitching.ledger import TokenLedger
 from cua_lab.stitching.packed import first_difference, image_runs
+from cua_lab.stitching.resync import Columns, resync
 from cua_lab.stitching.stitched import Ending, Role, Segment, Stitched
 from cua_lab.stitching.turn import Turn, WeightSpan
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 MOST_MISSES = 100
 
 
-def render(report: "GroundingReport", title: str) -> str:
+def grounding_page(report: "GroundingReport", title: str = "Grounding") -> str:
     """The page's HTML."""
     missed = [outcome for outcome in report.outcomes if not outcome.hit]
     groups = (

@@ -1,6 +1,10 @@
 """The filter's counts as one picture: how many rows each reason cost."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cua_lab.files import writing
+from cua_lab.viz.picture import Picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -8,10 +12,16 @@ if TYPE_CHECKING:
     from cua_lab.dataset.quality import QualityReport
 
 
+def write_reasons(report: "QualityReport") -> Path:
+    """The picture beside the report's own files: `report.png`."""
+    path = Path(report.files["report"]).with_suffix(".png")
+    with writing(path) as out:
+        reasons_figure(report).savefig(out, format="png", dpi=120, bbox_inches="tight")
+    return path
+
+
 def reasons_figure(report: "QualityReport") -> "Figure":
     """Horizontal bars, the most frequent reason on top, with counts and shares."""
-    from cua_lab.viz.picture import Picture
-
     names = list(report.reasons)[::-1]
     counts = [report.reasons[name] for name in names]
     figure = Picture(figsize=(7.5, 1.2 + 0.32 * max(len(names), 1)))

@@ -7,6 +7,7 @@ import pytest
 
 from cua_lab.dataset.evaluation import evaluate_grounding
 from cua_lab.dataset.grounding import from_row
+from cua_lab.viz.grounding_page import grounding_page
 
 
 def sample(n: int, **changes):
@@ -59,18 +60,18 @@ def test_a_fault_of_the_predictor_is_not_a_miss():
 def test_the_report_is_json_and_a_page_without_outside_parts():
     report = evaluate_grounding([sample(n) for n in range(3)], lambda _: (0.0, 0.0))
     assert json.loads(json.dumps(report.to_json()))["overall"]["hits"] == 0
-    html = report.to_html("Clicks")
+    html = grounding_page(report, "Clicks")
     assert "Open &lt;item&gt; 0" in html
     assert "http://" not in html
     assert "https://" not in html
-    assert evaluate_grounding([], lambda _: None).to_html()
+    assert grounding_page(evaluate_grounding([], lambda _: None))
 
 
 def test_nothing_in_the_page_becomes_markup_and_its_bars_need_no_inline_style():
     """The page's policy allows one style sheet: an inline width was never applied."""
     hostile = "<img src=x onerror=alert(1)>'\"&\u202e\ud83d"
     samples = [sample(0, instruction=hostile, screenshot=hostile, target_type=hostile)]
-    html = evaluate_grounding(samples, lambda _: (0.0, 0.0)).to_html(hostile)
+    html = grounding_page(evaluate_grounding(samples, lambda _: (0.0, 0.0)), hostile)
     html.encode("utf-8")
     assert "<img" not in html
     assert html.count("&lt;img src=x onerror=alert(1)&gt;") >= 4

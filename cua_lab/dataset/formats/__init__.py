@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from cua_lab.dataset.files import dumps, read_text, show
+from cua_lab.dataset.formats import agentnet, aguvis, osworld, screenspot, webarena
+from cua_lab.dataset.formats.fields import Row
 from cua_lab.errors import LabError
 from cua_lab.files import writing
 
-Row = dict[str, Any]
 Reader = Callable[[Mapping[str, Any], str], list[Row]]
 """(public row, folder prefix of its images) -> our rows."""
 
 
 def readers() -> dict[str, Reader]:
     """All readers by name."""
-    from cua_lab.dataset.formats import agentnet, aguvis, osworld, screenspot, webarena
-
     return {
         "screenspot": screenspot.read_original,
         "screenspot-v2": screenspot.read_original,
@@ -110,26 +109,3 @@ def convert_file(
                 good.write(dumps(row).encode() + b"\n")
                 count += 1
     return Converted(count, skipped, str(skipped_file))
-
-
-def need(row: Any, key: str, kind: type) -> Any:
-    """A field that the format promises, of the type it promises."""
-    if not isinstance(row, Mapping):
-        raise LabError(f"a {type(row).__name__} stands where an object with {key!r} was expected")
-    value = row.get(key)
-    if not isinstance(value, kind):
-        raise LabError(f"{key!r} is a {type(value).__name__}; expected {kind.__name__}")
-    return value
-
-
-def strings(value: Any, what: str) -> list[str]:
-    """A list of strings, or none where the field is absent."""
-    listed = [] if value is None else value
-    if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
-        raise LabError(f"{what} is {show(value)}; expected a list of strings")
-    return listed
-
-
-def rest(row: Mapping[str, Any], *taken: str) -> Row:
-    """The fields of a public row that have no place in ours."""
-    return {key: value for key, value in row.items() if key not in taken}

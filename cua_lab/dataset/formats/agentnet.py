@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from cua_lab.dataset.formats import Row, need, rest
+from cua_lab.dataset.formats.fields import Row, need, rest
 from cua_lab.dataset.formats.pyautogui import parse_step
 
 LICENCE = "MIT"

@@ -15,7 +15,7 @@ restore the snapshot, run `config` and judge with `evaluator`: `metadata.needs` 
 from collections.abc import Mapping
 from typing import Any
 
-from cua_lab.dataset.formats import Row, need, rest, strings
+from cua_lab.dataset.formats.fields import Row, need, rest, strings
 from cua_lab.errors import LabError
 
 LICENCE = "Apache-2.0"

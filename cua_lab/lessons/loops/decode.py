@@ -10,7 +10,8 @@ The real one, `cua_lab.engine.engine`, adds
   cannot change (`cua_lab.engine.rounds`),
 - what a conversation said before is not computed again (`cua_lab.engine.prefix_cache`),
 - attention written for a CPU, whose rows do not depend on each other (`cua_lab.engine.decoder`),
-- top-p, top-k, logit biases (`cua_lab.engine.token_sampling`), and the wire (`cua_lab.serving.server`).
+- top-p, top-k, logit biases (`cua_lab.engine.token_sampling`),
+- the wire (`cua_lab.serving.server`).
 """
 
 from dataclasses import dataclass
