@@ -16,6 +16,7 @@ import importlib
 import importlib.util
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,8 @@ def _tasks_module(package: str | Path) -> ModuleType:
         file = source / "tasks.py" if source.is_dir() else source
         if not file.exists():
             raise LabError(f"{source} has no tasks.py: a HUD env package holds env.py and tasks.py")
-        return load_module(file)
+        with _reading(file):
+            return load_module(file)
     name = str(package)
     for wanted in (name, f"{name}.tasks"):
         if not _importable(wanted):
@@ -60,7 +62,23 @@ def _tasks_module(package: str | Path) -> ModuleType:
                 f"no HUD env package {name!r} ({wanted} cannot be found): give a dotted name such "
                 "as cua_lab.envs.lab, or the path of a directory with env.py and tasks.py"
             )
-    return importlib.import_module(f"{name}.tasks")
+    with _reading(f"{name}.tasks"):
+        return importlib.import_module(f"{name}.tasks")
+
+
+@contextmanager
+def _reading(source: str | Path) -> Iterator[None]:
+    """Whatever goes wrong in somebody's package is named with it, such as one of HUD's v5."""
+    try:
+        yield
+    except LabError:
+        raise
+    except Exception as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise LabError(
+            f"{source} cannot be loaded as a HUD env package ({what}); it should be Python with a"
+            " list `tasks`, made with the templates of a HUD v6 Environment"
+        ) from error
 
 
 def _importable(name: str) -> bool:

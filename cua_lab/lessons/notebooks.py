@@ -126,7 +126,8 @@ def execute(path: Path, recipe: str) -> Any:
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         number = begun[-1] if begun else 0
-        what = " ".join(str(error).strip().splitlines()[-1:])
+        named = isinstance(error, CellExecutionError)
+        what = f"{error.ename}: {error.evalue}" if named else " ".join(str(error).split())
         raise LabError(
             f"{path.name}, {cell_name(number, notebook.cells[number])} failed: {what}"
         ) from error
