@@ -181,7 +181,7 @@ def step_record(step: Step) -> dict[str, Any]:
 
 def episode_row_record(row: EpisodeRow) -> dict[str, Any]:
     """An episode as its line has it."""
-    record = _place_first(to_json(row))
+    record: dict[str, Any] = _place_first(to_json(row))
     for turn in record["turns"]:
         del turn["keys"]  # of an earlier format; they are in the action
     return record

@@ -126,8 +126,9 @@ def execute(path: Path, recipe: str) -> Any:
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         number = begun[-1] if begun else 0
-        named = isinstance(error, CellExecutionError)
-        what = f"{error.ename}: {error.evalue}" if named else " ".join(str(error).split())
+        what = " ".join(str(error).split())
+        if isinstance(error, CellExecutionError):
+            what = f"{error.ename}: {error.evalue}"
         raise LabError(
             f"{path.name}, {cell_name(number, notebook.cells[number])} failed: {what}"
         ) from error

@@ -69,9 +69,9 @@ class TaskReport:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able record, one entry an episode included; screenshots stay out."""
-        from cua_lab.run.folder import to_jsonable
+        from cua_lab.records import to_json
 
-        return to_jsonable(
+        return to_json(
             {
                 "overall": asdict(self.overall),
                 "by_task": {name: asdict(result) for name, result in self.by_task.items()},
