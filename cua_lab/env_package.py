@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,19 +155,34 @@ def _import_part(dotted: str, part: str) -> ModuleType | None:
     name = f"{dotted}.{part}"
     if importlib.util.find_spec(name) is None:
         return None
-    try:
+    with _loading(name):
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise LabError(f"{name} needs the module {error.name!r}, which is not installed") from error
 
 
 def _load_file(file: Path) -> ModuleType:
     from hud.utils.modules import load_module
 
-    try:
+    with _loading(file):
         return load_module(file)
-    except (ImportError, ValueError) as error:
-        raise LabError(f"{file} cannot be loaded: {error}") from error
+
+
+@contextmanager
+def _loading(source: str | Path) -> Iterator[None]:
+    """Whatever goes wrong in somebody's package is named with it, such as one of HUD's v5."""
+    try:
+        yield
+    except LabError:
+        raise
+    except ModuleNotFoundError as error:
+        raise LabError(
+            f"{source} needs the module {error.name!r}, which is not installed"
+        ) from error
+    except Exception as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise LabError(
+            f"{source} cannot be loaded as a part of a HUD env package ({what}); env.py should"
+            " hold a HUD v6 Environment, tasks.py a list `tasks` made with its templates"
+        ) from error
 
 
 def _players_name(dotted: str) -> str | None:

@@ -94,11 +94,12 @@ def write_text(path: str | Path, text: str) -> Path:
 def append_line(path: Path, line: str) -> None:
     """Add a line, which has no newline of its own; on a full disk the file is what it was."""
     fault_point("before append", path)
-    with path.open("ab") as file:
+    rest = line.encode("utf-8") + b"\n"
+    with path.open("ab", buffering=0) as file:  # a buffer would be written again on closing
         size = file.seek(0, os.SEEK_END)
         try:
-            file.write(line.encode("utf-8") + b"\n")
-            file.flush()
+            while rest:  # a disk that is nearly full takes a part
+                rest = rest[file.write(rest) :]
         except OSError:
             with contextlib.suppress(OSError):
                 os.truncate(path, size)

@@ -190,12 +190,13 @@ def step_record(step: Step) -> dict[str, Any]:
     """A step as its line has it: without the fields that its phase never measures."""
     left_out = {"seconds", "more"} | (_NOT_OF_SFT if step.phase == "sft" else {"held_out_loss"})
     values = {key: value for key, value in to_json(step).items() if key not in left_out}
-    return _place_first(values) | to_json(step.more)
+    more: dict[str, Any] = to_json(step.more)
+    return _place_first(values) | more
 
 
 def episode_row_record(row: EpisodeRow) -> dict[str, Any]:
     """An episode as its line has it."""
-    record = _place_first(to_json(row))
+    record: dict[str, Any] = _place_first(to_json(row))
     for turn in record["turns"]:
         del turn["keys"]  # of an earlier format; they are in the action
     return record

@@ -84,6 +84,11 @@ def convert(
     from cua_lab.dataset.formats import convert_file
 
     done = convert_file(format, file, out, images=images)
+    if done.skipped and not done.rows:
+        raise LabError(
+            f"none of the {done.skipped} rows of {file} could be read as {format}; the reason of"
+            f" each is in {done.skipped_file}"
+        )
     typer.echo(f"wrote {done.rows} rows to {out}")
     if done.skipped:
         typer.echo(f"{done.skipped} rows could not be read; see why in {done.skipped_file}")

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -91,7 +91,7 @@ async def _serve(server: "RFBServer") -> None:
         await stop.wait()
 
 
-def _json(state: dict) -> str:
+def _json(state: dict[str, Any]) -> str:
     import json
 
     return json.dumps(state, ensure_ascii=False)

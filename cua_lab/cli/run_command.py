@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -120,7 +120,7 @@ def _run(recipe: "Recipe", path: Path, *, resume: bool, overwrite: bool) -> None
     _show(summary, path)
 
 
-def _show(summary: dict, path: Path) -> None:
+def _show(summary: dict[str, Any], path: Path) -> None:
     """The before/after table of the run."""
     from rich.console import Console
     from rich.table import Table
@@ -152,7 +152,7 @@ def _show(summary: dict, path: Path) -> None:
     console.print(f"look at {path / 'report.html'}", highlight=False)
 
 
-def _shown(value: dict | None) -> str:
+def _shown(value: dict[str, Any] | None) -> str:
     if value is None:
         return "-"
     error = "" if value["se"] is None else f" ± {value['se']:.3f}"

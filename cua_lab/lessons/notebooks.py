@@ -33,7 +33,6 @@ CELL_TIMEOUT_S = 600
 LONG_CELL_TIMEOUT_S = 1800
 REAL_BROWSER = ("08_real_browser",)
 """Lessons that need Chromium, an X server and MiniWoB++; elsewhere they are not checked."""
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 LONG_TAG = "nbval-ignore-output"
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -129,7 +128,9 @@ def execute(path: Path, recipe: str) -> Any:
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         number = begun[-1] if begun else 0
-        what = COLOUR.sub("", str(error).strip().splitlines()[-1])
+        what = " ".join(str(error).split())
+        if isinstance(error, CellExecutionError):
+            what = f"{error.ename}: {error.evalue}"
         raise LabError(
             f"{path.name}, {cell_name(number, notebook.cells[number])} failed: {what}"
         ) from error

@@ -92,7 +92,8 @@ def parse_recipe(
     tree = _spread(tree, Source(file, places))
     for text in overrides:
         _apply(Override.parse(text, example="grpo.steps=4"), tree, places)
-    return _build(Recipe, tree, "", Source(file, places))
+    recipe: Recipe = _build(Recipe, tree, "", Source(file, places))
+    return recipe
 
 
 def build_settings(cls: type[S], tree: Any, *, file: str, places: Places | None = None) -> S:

@@ -20,12 +20,12 @@ LOOK_S = 0.05
 
 
 @contextmanager
-def locked(folder: Path, *, patience_s: float = PATIENCE_S) -> Iterator[int]:
+def locked(folder: Path, *, patience_s: float | None = None) -> Iterator[int]:
     """Hold a folder for this process; yields the descriptor. One that is held is refused."""
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder / FILE, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        _wait(handle, folder, patience_s)
+        _wait(handle, folder, PATIENCE_S if patience_s is None else patience_s)
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         yield handle

@@ -5,12 +5,18 @@ and record files are what they were together at one moment of an uninterrupted r
 gives the same bits and counts nothing twice.
 """
 
+import json
+from pathlib import Path
 from typing import Any
 
+from cua_lab import files
 from cua_lab.errors import LabError
 from cua_lab.recipes import Recipe, Stage
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.progress import FILE, Progress, StageProgress
+
+MANIFEST = "manifest.json"
+"""Size and digest of each file of a warm-up."""
 
 
 def recover(recipe: Recipe, folder: RunFolder) -> Progress:
@@ -79,3 +85,26 @@ def _begun(stage: Stage, folder: RunFolder, progress: Progress, state: StageProg
     found.stage(stage.name).fallback = state.fallback
     found.seconds = progress.seconds
     return found
+
+
+def write_manifest(folder: Path) -> None:
+    """Size and digest of each file of a warm-up, before it has its name."""
+    text = json.dumps(files.digests(folder), indent=1)
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
+
+
+def whole_warm_up(folder: RunFolder, stage: str) -> Path:
+    """The checkpoint after the warm-up, refused where it is not what was written."""
+    path = folder.warm_up(stage)
+    try:
+        listed = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        problem = files.mismatch(path, listed)
+    except FileNotFoundError as error:  # of an earlier version, where nothing was listed
+        problem = None if path.is_dir() else str(error)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        problem = f"{MANIFEST} cannot be read ({error})"
+    if problem:
+        raise LabError(
+            f"the warm-up of {stage!r} in {path} is damaged: {problem}; start over with --overwrite"
+        )
+    return path

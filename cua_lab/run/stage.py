@@ -8,7 +8,6 @@ run which was stopped anywhere goes on from there. Invariant: what a stage write
 """
 
 import asyncio
-import json
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from cua_lab import files
 from cua_lab.demonstrators import players_of
 from cua_lab.demonstrators.recorder import Recorder
-from cua_lab.errors import LabError
 from cua_lab.play.ablation import blank, screens_of
 from cua_lab.play.episode import Episode
 from cua_lab.play.reading import transcripts
@@ -39,6 +37,7 @@ from cua_lab.run.folder import RunFolder
 from cua_lab.run.graded import GradedSteps, check_graded
 from cua_lab.run.measure import Measured, measure
 from cua_lab.run.progress import Progress, StageProgress, bar
+from cua_lab.run.recovery import whole_warm_up, write_manifest
 from cua_lab.run.stage_context import StageContext, demonstrator_of, new_policy
 from cua_lab.run.tally import Tally
 from cua_lab.seeds import derive_seed
@@ -53,8 +52,6 @@ if TYPE_CHECKING:
     from cua_lab.stitching.sample import Sample
     from cua_lab.training.trainer import GRPOTrainer
 
-MANIFEST = "manifest.json"
-"""Size and digest of each file of a warm-up."""
 PICTURED = 16
 """Start states whose screenshots are kept for the film strips, before and after: those first that
 were missed before, for they can have been learnt since."""
@@ -84,7 +81,7 @@ class StageRun:
 
         state = progress.stage(setup.stage.name)
         demonstrator = demonstrator_of(setup)
-        warm = load_policy(whole_warm_up(folder, setup)) if state.warm else None
+        warm = load_policy(whole_warm_up(folder, setup.stage.name)) if state.warm else None
         policy = warm or new_policy(setup, demonstrator)
         pushes = folder.path / "pushes" / setup.stage.name
         engine, worker = open_engine(setup, policy, pushes)
@@ -149,8 +146,7 @@ class StageRun:
         with files.writing_folder(self.folder.warm_up(stage.name)) as warm:
             self.policy.save(warm)
             self._asking().save(warm)
-            text = json.dumps(files.digests(warm), indent=1)
-            (warm / MANIFEST).write_text(text, encoding="utf-8")
+            write_manifest(warm)
         self.state.warm = True
         self._save()
 
@@ -521,24 +517,6 @@ def episode_row(
             )
         ),
     )
-
-
-def whole_warm_up(folder: RunFolder, setup: StageContext) -> Path:
-    """The checkpoint after the warm-up, refused where it is not what was written."""
-    path = folder.warm_up(setup.stage.name)
-    try:
-        listed = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        problem = files.mismatch(path, listed)
-    except FileNotFoundError as error:  # of an earlier version, where nothing was listed
-        problem = None if path.is_dir() else str(error)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        problem = f"{MANIFEST} cannot be read ({error})"
-    if problem:
-        raise LabError(
-            f"the warm-up of {setup.stage.name!r} in {path} is damaged: {problem};"
-            " start over with --overwrite"
-        )
-    return path
 
 
 def _due(step: int, sft: "SftSettings") -> bool:

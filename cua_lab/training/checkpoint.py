@@ -125,7 +125,8 @@ def load_checkpoint(
     _restore_optimizer(_load_tensors(path / "training/optimizer.safetensors"), trainer)
     _restore_rng(_load_tensors(path / "training/rng.safetensors"))
     trainer.state = type(trainer.state)(**state["trainer"])
-    return state["extra"]
+    extra: dict[str, Any] = state["extra"]
+    return extra
 
 
 def _all(root: Path) -> list[Path]:

@@ -23,9 +23,10 @@ class Ended:
         assert "Traceback" not in text, text
         if text.startswith("Usage:"):  # typer's own: usage, hint, a box with one sentence
             return text
-        assert text.startswith("cua-lab: "), text
-        assert "\n" not in text.rsplit("cua-lab: ", 1)[1], text
-        return text
+        *bars, line = text.replace("\r", "\n").splitlines()
+        assert line.startswith("cua-lab: "), text
+        assert all("B/s]" in bar for bar in bars), text
+        return line
 
 
 def cua_lab(

@@ -12,11 +12,13 @@ from cua_lab.dataset.grounding import read_samples
 from cua_lab.dataset.predict import predict_with_policy, questions_of
 from cua_lab.dataset.prompt_format import load_asking
 from cua_lab.errors import LabError
+from cua_lab.files import watch_faults
 from cua_lab.policy.policy import load_policy
 from cua_lab.recipes.sft_recipe import load_sft_recipe
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.sft_job import run_sft
 from cua_lab.viz.runfiles import read_run
+from tests.run.support_kill import Death, Killed, leftovers, steady
 from tests.support_sft import draw, qwen25, recipe
 
 
@@ -35,6 +37,31 @@ def stop_after(step: int):
             raise Stopped
 
     return on_step
+
+
+def test_killed_at_every_kind_of_write_it_ends_with_the_same_bits(file, tmp_path) -> None:
+    """Also in the export: `model/` is there whole, or the training goes on."""
+    chosen = recipe("train.checkpoint_every=2", "train.keep_checkpoints=1")
+    run_sft(chosen, file, RunFolder.create(tmp_path / "whole", resume=False))
+    path, met = tmp_path / "killed", set()
+    sites = ("metrics.jsonl", "step-000004", "model", "summary.json", ".step-000002.partial")
+    while True:
+        death = Death(
+            lambda name, where, _: steady(where) in sites and (name, steady(where)) not in met
+        )
+        try:
+            with watch_faults(death):
+                folder = RunFolder.create(path, resume=RunFolder(path).started)
+                run_sft(chosen, file, folder)
+            break
+        except Killed:
+            met.add(death.seen[-1])
+    assert {("before rename", "model"), ("after rename", "model")} <= met
+    assert {("before rename", "step-000004"), ("after append", "metrics.jsonl")} <= met
+    for name in ("metrics.jsonl", "model/model.safetensors"):
+        assert (path / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert [step.name for step in (path / "checkpoint").iterdir()] == ["step-000004"]
+    assert leftovers(path) == []
 
 
 @pytest.mark.parametrize("lora", [(), ("lora.r=4", "lora.dropout=0.1")], ids=["whole", "lora"])
