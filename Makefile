@@ -8,7 +8,7 @@ NAME ?= laptop
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run smoke test lint types lab doctor notebooks notebooks-check browser-packages clean help
+.PHONY: run smoke test engine-run lint types lab doctor notebooks notebooks-check browser-packages clean help
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -28,6 +28,9 @@ lab: $(VENV)/.core  ## JupyterLab on the notebooks
 
 test: $(VENV)/.test browser-packages  ## everything: unit, property, notebook and browser tests
 	$(BIN)/python -m pytest
+
+engine-run: $(VENV)/.test  ## the laptop's policy learns against a real vLLM; make its environment with serve first
+	$(BIN)/python -m pytest tests/engines/test_run.py -m "engine and nightly"
 
 lint: $(VENV)/.test  ## ruff (notebooks too) and mypy
 	$(BIN)/ruff check .

@@ -1,8 +1,8 @@
 """The laptop's policy learns against a real engine in a process and an environment of its own.
 
-    CUA_LAB_ENGINES=... python -m pytest tests/engines/test_run.py -m engine
+    make engine-run
 
-Minutes; part of the nightly tests. Its embedded twin is `tests/run/test_engines.py`.
+Minutes; one of the nightly tests. Its embedded twin is `tests/run/test_engines.py`.
 """
 
 import asyncio
@@ -24,7 +24,11 @@ from cua_lab.serving import launch
 from cua_lab.serving.outside import OutsideEngine
 from tests.engines.conftest import Trained
 
-pytestmark = [pytest.mark.engine, pytest.mark.parametrize("kind", ["vllm", "sglang"])]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.nightly,
+    pytest.mark.parametrize("kind", ["vllm", "sglang"]),
+]
 STEPS = 24
 LATE = 6
 """Steps at either end whose rewards are compared."""
