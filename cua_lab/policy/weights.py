@@ -51,7 +51,6 @@ MEANING = {
 def read_network(folder: Path, *, dtype: str, config: Any = None) -> Any:
     """transformers' network of a checkpoint folder; `config` stands in for the folder's own."""
     import transformers
-    from safetensors import SafetensorError
     from transformers import AutoModelForImageTextToText
 
     check_files(folder)
@@ -60,19 +59,15 @@ def read_network(folder: Path, *, dtype: str, config: Any = None) -> Any:
     given: dict[str, Any] = {}
     if config is not None:  # then there may be no file to read either of them from
         given = {"config": copy.deepcopy(config), "generation_config": no_defaults()}
-    try:
-        with quiet():
-            model, report = loader.from_pretrained(
-                str(folder),
-                dtype=dtype,
-                local_files_only=True,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # they are in the report, in words below
-                **given,
-            )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        words = str(error).strip().splitlines() or [type(error).__name__]
-        raise LabError(f"{folder} cannot be loaded: {words[0]}") from error
+    with reading(str(folder)), quiet():
+        model, report = loader.from_pretrained(
+            str(folder),
+            dtype=dtype,
+            local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are in the report, in words below
+            **given,
+        )
     _check_report(folder, model, report)
     _check_tied(folder, model)
     _check_finite(folder, model.state_dict())
@@ -177,6 +172,20 @@ def weight_files(folder: Path) -> list[Path]:
     others = sorted(file.name for file in folder.glob("*.safetensors"))
     hint = f"; it has {', '.join(others)}, which no engine looks for" if others else ""
     raise LabError(f"{folder} has no *.safetensors weights called {SINGLE} or {INDEX}{hint}")
+
+
+@contextlib.contextmanager
+def reading(what: str) -> Iterator[None]:
+    """One line for a file that a library cannot read: its parsers raise whatever they meet."""
+    try:
+        yield
+    except LabError:
+        raise
+    except Exception as error:
+        words = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise LabError(
+            f"{what} cannot be loaded: {type(error).__name__}: {' '.join(words)[:300]}"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -297,11 +306,8 @@ def _check_meaning(folder: Path, served: Any) -> None:
 
     if not (folder / "config.json").is_file():
         return
-    try:
-        with quiet():
-            found = AutoConfig.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LabError(f"{folder}/config.json cannot be read: {error}") from error
+    with reading(f"{folder}/config.json"), quiet():
+        found = AutoConfig.from_pretrained(str(folder), local_files_only=True)
     if found.model_type != served.model_type:
         raise LabError(
             f"{folder} holds a {found.model_type}, the policy is a {served.model_type}; nothing was"

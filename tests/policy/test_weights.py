@@ -262,3 +262,24 @@ def test_attached_adapters_are_neither_saved_nor_served(saved: Path, tmp_path: P
     engine.weights_updated("merged")
     assert engine.weight_version == "merged"
     engine.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("config.json", "{", r"config\.json cannot be read as a JSON object"),
+        ("config.json", "[]", r"config\.json cannot be read as a JSON object"),
+        ("config.json", '{"model_type": "qwen3_vl", "text_config": 5}', "cannot be loaded"),
+        ("tokenizer.json", "{", "the tokenizer of .* cannot be loaded"),
+        ("preprocessor_config.json", "[]", "the image processor of .* cannot be loaded"),
+        ("model.safetensors", "", "is torn or no safetensors file"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_line(
+    name: str, content: str, words: str, saved: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(saved, tmp_path / "bad")
+    (folder / name).write_text(content)
+    with pytest.raises(LabError, match=words) as error:
+        load_policy(folder)
+    assert "\n" not in str(error.value)
