@@ -16,12 +16,12 @@ from cua_lab.errors import LabError
 from cua_lab.policy.model import Shape, build_model, speed_up
 from cua_lab.policy.tokenizer import Corpus, load_tokenizer, token_ids, train_tokenizer
 from cua_lab.policy.vision import Vision, build_processor
+from cua_lab.policy.weight_files import weight_files
 from cua_lab.policy.weights import (
     quiet,
     read_network,
     reading,
     refuse_adapters,
-    weight_files,
 )
 
 NEVER_SAID = (
