@@ -10,7 +10,7 @@ COVERAGE ?= 85
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run smoke test lint coverage path lab doctor notebooks notebooks-check browser-packages clean help
+.PHONY: run smoke test engine-run lint coverage path lab doctor notebooks notebooks-check browser-packages clean help
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -30,6 +30,9 @@ lab: $(VENV)/.core  ## JupyterLab on the notebooks
 
 test: $(VENV)/.test browser-packages  ## everything: unit, property, notebook and browser tests
 	$(BIN)/python -m pytest
+
+engine-run: $(VENV)/.test  ## the laptop's policy learns against a real vLLM; make its environment with serve first
+	$(BIN)/python -m pytest tests/engines/test_run.py -m "engine and nightly"
 
 lint: $(VENV)/.test  ## ruff (notebooks too), mypy, floors, unused code
 	$(BIN)/ruff check .

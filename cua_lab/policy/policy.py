@@ -16,7 +16,13 @@ from cua_lab.errors import LabError
 from cua_lab.policy.model import Shape, build_model, speed_up
 from cua_lab.policy.tokenizer import Corpus, load_tokenizer, token_ids, train_tokenizer
 from cua_lab.policy.vision import Vision, build_processor
-from cua_lab.policy.weights import quiet, read_network, refuse_adapters, weight_files
+from cua_lab.policy.weight_files import weight_files
+from cua_lab.policy.weights import (
+    quiet,
+    read_network,
+    reading,
+    refuse_adapters,
+)
 
 NEVER_SAID = (
     "<|vision_start|>",
@@ -95,9 +101,13 @@ def load_policy(path: str | Path, *, dtype: str = "float32") -> Policy:
     folder = Path(path)
     _check_folder(folder)
     model = read_network(folder, dtype=dtype)
-    tokenizer = load_tokenizer(folder)
+    with reading(f"the tokenizer of {folder}"):
+        tokenizer = load_tokenizer(folder)
     if not tokenizer.chat_template:
-        raise LabError(f"{folder} has no chat template; add its chat_template.jinja")
+        raise LabError(
+            f"{folder} has no chat template; add its chat_template.jinja, and its tokenizer where"
+            " that is missing too (weights alone can be pushed to a server that runs, not started)"
+        )
     return _assemble(speed_up(model), tokenizer, load_vision(folder), folder.resolve().name)
 
 
@@ -167,10 +177,8 @@ def _load_processor(folder: Path) -> Any:
         raise LabError(
             f"{folder} has neither {' nor '.join(PROCESSOR_FILES)}; copy one from the model's page"
         )
-    try:
+    with reading(f"the image processor of {folder}"):
         processor = Qwen2VLImageProcessorPil.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise LabError(f"the image processor of {folder} cannot be read: {error}") from error
     return _with_edges(processor, folder)
 
 

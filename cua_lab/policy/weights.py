@@ -12,8 +12,7 @@ network's name and shape, is a finite number, and nothing in the file was left o
 
 import contextlib
 import copy
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,8 @@ import torch
 from torch import Tensor
 
 from cua_lab.errors import LabError
+from cua_lab.policy.weight_files import check_files, refuse_misfit, stored
 
-INDEX = "model.safetensors.index.json"
-SINGLE = "model.safetensors"
-NUMBERS = frozenset({"F64", "F32", "F16", "BF16"})
-"""Types of safetensors that are weights as they stand; integers and float8 need their scales."""
 MEANING = {
     "text_config": (
         "num_attention_heads",
@@ -51,7 +47,6 @@ MEANING = {
 def read_network(folder: Path, *, dtype: str, config: Any = None) -> Any:
     """transformers' network of a checkpoint folder; `config` stands in for the folder's own."""
     import transformers
-    from safetensors import SafetensorError
     from transformers import AutoModelForImageTextToText
 
     check_files(folder)
@@ -60,19 +55,15 @@ def read_network(folder: Path, *, dtype: str, config: Any = None) -> Any:
     given: dict[str, Any] = {}
     if config is not None:  # then there may be no file to read either of them from
         given = {"config": copy.deepcopy(config), "generation_config": no_defaults()}
-    try:
-        with quiet():
-            model, report = loader.from_pretrained(
-                str(folder),
-                dtype=dtype,
-                local_files_only=True,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # they are in the report, in words below
-                **given,
-            )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        words = str(error).strip().splitlines() or [type(error).__name__]
-        raise LabError(f"{folder} cannot be loaded: {words[0]}") from error
+    with reading(str(folder)), quiet():
+        model, report = loader.from_pretrained(
+            str(folder),
+            dtype=dtype,
+            local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are in the report, in words below
+            **given,
+        )
     _check_report(folder, model, report)
     _check_tied(folder, model)
     _check_finite(folder, model.state_dict())
@@ -100,7 +91,7 @@ def check_fit(own: Mapping[str, Tensor], found: Mapping[str, Tensor], source: Pa
         for name in own.keys() & found.keys()
         if found[name].shape != own[name].shape
     }
-    _refuse(source, len(own), missing, unexpected, misshapen)
+    refuse_misfit(source, len(own), missing, unexpected, misshapen)
     for name, tensor in found.items():
         if tensor.is_floating_point() != own[name].is_floating_point():
             raise LabError(
@@ -119,64 +110,18 @@ def refuse_adapters(model: Any, what: str) -> None:
         )
 
 
-def check_files(folder: Path) -> None:
-    """Every file of weights that the folder names is there, whole, and holds plain numbers."""
-    from safetensors import SafetensorError, safe_open
-
-    for file in weight_files(folder):
-        if not file.is_file():
-            raise LabError(f"{folder} is not whole: {INDEX} names {file.name}, which is missing")
-        try:
-            with safe_open(str(file), framework="pt") as tensors:
-                for name in tensors.keys():  # noqa: SIM118  (a handle, not a dict)
-                    kind = tensors.get_slice(name).get_dtype()
-                    if kind not in NUMBERS:
-                        raise LabError(
-                            f"{file} cannot be used: {name} is stored as {kind}; quantised weights"
-                            " are no weights without their scales; give a bfloat16 or float32 copy"
-                        )
-        except (SafetensorError, OSError) as error:
-            raise LabError(f"{file} is torn or no safetensors file: {error}") from error
-
-
-def check_names(old: Path, new: Path) -> None:
-    """Refuse a folder whose tensors have other names or shapes than another folder's.
-
-    The names are those of the files: engines read them, too, each by rules of its own.
-    """
-    own, found = _shapes(old), _shapes(new)
-    common = own.keys() & found.keys()
-    misshapen = {n: (found[n], own[n]) for n in common if found[n] != own[n]}
-    _refuse(new, len(own), own.keys() - found.keys(), found.keys() - own.keys(), misshapen)
-
-
-def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    from safetensors import safe_open
-
-    shapes = {}
-    for file in weight_files(folder):
-        with safe_open(str(file), framework="pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118  (a handle, not a dict)
-                shapes[name] = tuple(tensors.get_slice(name).get_shape())
-    return shapes
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The files that hold a folder's weights: one, or the shards that its index names."""
-    index = folder / INDEX
-    if (folder / SINGLE).is_file():
-        return [folder / SINGLE]
-    if index.is_file():
-        try:
-            names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise LabError(f"{index} is no index of shards: {error!r}") from error
-        return [folder / name for name in sorted(names)]
-    if not folder.is_dir():
-        raise LabError(f"{folder} is not there; give a folder with {SINGLE}")
-    others = sorted(file.name for file in folder.glob("*.safetensors"))
-    hint = f"; it has {', '.join(others)}, which no engine looks for" if others else ""
-    raise LabError(f"{folder} has no *.safetensors weights called {SINGLE} or {INDEX}{hint}")
+@contextlib.contextmanager
+def reading(what: str) -> Iterator[None]:
+    """One line for a file that a library cannot read: its parsers raise whatever they meet."""
+    try:
+        yield
+    except LabError:
+        raise
+    except Exception as error:
+        words = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise LabError(
+            f"{what} cannot be loaded: {type(error).__name__}: {' '.join(words)[:300]}"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -200,58 +145,16 @@ def _check_report(folder: Path, model: Any, report: Mapping[str, Any]) -> None:
     misshapen = {name: (found, own) for name, found, own in report["mismatched_keys"]}
     missing = set(report["missing_keys"]) - misshapen.keys()
     count = len(model.state_dict())
-    _refuse(folder, count, missing, set(report["unexpected_keys"]), misshapen)
+    refuse_misfit(folder, count, missing, set(report["unexpected_keys"]), misshapen)
     if report.get("error_msgs"):
         raise LabError(f"{folder} cannot be loaded: {report['error_msgs'][0]}")
-
-
-def _refuse(
-    source: Path,
-    count: int,
-    missing: Iterable[str],
-    unexpected: Iterable[str],
-    misshapen: Mapping[str, tuple[Any, Any]],
-) -> None:
-    """One error for all that differs; none for nothing."""
-    absent, surplus = sorted(missing), sorted(unexpected)
-    parts = []
-    if absent:
-        parts.append(f"{len(absent)} of {count} tensors are missing, first {absent[0]!r}")
-    if surplus:
-        parts.append(f"{len(surplus)} are not the network's, first {surplus[0]!r}")
-    if misshapen:
-        name = min(misshapen)
-        found, own = (tuple(shape) for shape in misshapen[name])
-        parts.append(
-            f"{len(misshapen)} have another shape, first {name!r}: {found}, expected {own}"
-        )
-    if parts:
-        raise LabError(
-            f"{source} does not fit the network: {'; '.join(parts)}{_renamed(absent, surplus)};"
-            " nothing was changed"
-        )
-
-
-def _renamed(missing: list[str], unexpected: list[str]) -> str:
-    """What was done to the names, where it can be told."""
-    if any(".base_layer." in name or "lora_" in name for name in unexpected):
-        return "; these are a network with adapters: merge them before saving"
-    for name in unexpected:
-        for wanted in missing:
-            if name.endswith("." + wanted):
-                prefix = name.removesuffix(wanted)
-                return f"; names carry the prefix {prefix!r}: save the unwrapped network"
-            if wanted.endswith("." + name):
-                prefix = wanted.removesuffix(name)
-                return f"; names lack the prefix {prefix!r}"
-    return ""
 
 
 def _check_tied(folder: Path, model: Any) -> None:
     """A file with two matrices where the config says one: engines would drop the second."""
     if not bool(getattr(model.config, "tie_word_embeddings", False)):
         return
-    found = _stored(folder, ("lm_head.weight", "embed_tokens.weight"))
+    found = stored(folder, ("lm_head.weight", "embed_tokens.weight"))
     if len(found) < 2:
         return
     head, table = found["lm_head.weight"].float(), found["embed_tokens.weight"].float()
@@ -262,20 +165,6 @@ def _check_tied(folder: Path, model: Any) -> None:
             " tie_word_embeddings to false in the config of the policy and of the file, or save"
             " them tied; nothing was changed"
         )
-
-
-def _stored(folder: Path, endings: tuple[str, ...]) -> dict[str, Tensor]:
-    """Tensors of a folder by the end of their name, as they lie there."""
-    from safetensors import safe_open
-
-    found = {}
-    for file in weight_files(folder):
-        with safe_open(str(file), framework="pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118  (a handle, not a dict)
-                for ending in endings:
-                    if name == ending or name.endswith("." + ending):
-                        found[ending] = tensors.get_tensor(name)
-    return found
 
 
 def _check_finite(source: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -297,11 +186,8 @@ def _check_meaning(folder: Path, served: Any) -> None:
 
     if not (folder / "config.json").is_file():
         return
-    try:
-        with quiet():
-            found = AutoConfig.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LabError(f"{folder}/config.json cannot be read: {error}") from error
+    with reading(f"{folder}/config.json"), quiet():
+        found = AutoConfig.from_pretrained(str(folder), local_files_only=True)
     if found.model_type != served.model_type:
         raise LabError(
             f"{folder} holds a {found.model_type}, the policy is a {served.model_type}; nothing was"

@@ -12,13 +12,17 @@ ELSEWHERE = re.compile(
     r"see (?:the )?(?:root cause|stack trace)|root cause\(?s?\)? above|initialization failed", re.I
 )
 """An error that only points at another one."""
-NOISE = re.compile(r"leaked|nanobind|resource_tracker|warnings\.warn|^\s*$|^\s*\^+\s*$")
+NOISE = re.compile(
+    r"leaked|nanobind|resource_tracker|warnings\.warn|tool_parser\.py|^\s*$|^\s*\^+\s*$"
+)
+"""Among it the traceback that vLLM logs for each malformed call of a model."""
 PREFIX = re.compile(r"^\(\w+ pid=\d+\)\s*|(?:ERROR|INFO|WARNING) [\d-]+ [\d:]+ \[[^\]]*\]\s*")
 
 
 def last_words(log: str) -> str:
     """The last error of a log with the lines that belong to it; else its end."""
-    lines = [plain for line in log.splitlines() if not NOISE.search(plain := _plain(line))]
+    kept = [line for line in log.splitlines() if not NOISE.search(line)]
+    lines = [plain for line in kept if not NOISE.search(plain := _plain(line))]
     found = [index for index, line in enumerate(lines) if CAUSE.search(line)]
     causes = [index for index in found if not ELSEWHERE.search(lines[index])]
     if not found:

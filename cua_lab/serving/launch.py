@@ -296,8 +296,9 @@ class EngineProcess:
     def stop(self, patience_s: float = 15, say: Say = lambda _: None) -> None:
         """End it and all it started: first asked, then told; a Ctrl-C meanwhile tells at once."""
         try:
-            self._signal(signal.SIGTERM)
-            with heartbeat(say, f"{self.kind.name} is stopping (Ctrl-C ends it at once)"):
+            if self.process.poll() is None:
+                say(f"{self.kind.name} is stopping (Ctrl-C ends it at once)")
+                self._signal(signal.SIGTERM)
                 self.process.wait(patience_s)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             say(f"{self.kind.name} is ended")

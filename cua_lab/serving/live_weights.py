@@ -20,7 +20,7 @@ from typing import Any, Literal
 import httpx
 
 from cua_lab.errors import LabError
-from cua_lab.policy.weights import check_files, check_names
+from cua_lab.policy.weight_files import check_files, check_names
 from cua_lab.serving.loopback import is_loopback
 
 NOT_FLUSHED = "cache was not flushed"

@@ -1,11 +1,14 @@
 """One door for weights: what does not fit is one error with a count and the first name."""
 
+import asyncio
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -16,6 +19,7 @@ from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy, load_policy
 from cua_lab.policy.tokenizer import Corpus
 from cua_lab.policy.weights import weights_for
+from cua_lab.serving.server import create_app
 
 Tensors = dict[str, torch.Tensor]
 TINY = Shape(hidden=32, layers=2, vision_hidden=32, mlp_ratio=2)
@@ -39,6 +43,18 @@ def changed(saved: Path, folder: Path, change: Callable[[Tensors], Tensors]) -> 
         metadata={"format": "pt"},
     )
     return folder
+
+
+def pushed(engine: Engine, folder: Path) -> httpx.Response:
+    """The answer to new weights over HTTP."""
+
+    async def post() -> httpx.Response:
+        transport = httpx.ASGITransport(create_app(engine))
+        async with httpx.AsyncClient(transport=transport, base_url="http://engine") as http:
+            body = {"model_path": str(folder), "weight_version": "bad"}
+            return await http.post("/update_weights_from_disk", json=body)
+
+    return asyncio.run(post())
 
 
 def tied(saved: Path, folder: Path, change: Callable[[Tensors], Tensors] = dict) -> Path:
@@ -117,8 +133,9 @@ def test_a_checkpoint_that_does_not_fit_is_never_loaded_and_never_served(
     policy = load_policy(saved)
     before = {name: tensor.clone() for name, tensor in policy.model.state_dict().items()}
     engine = Engine(policy)
-    with pytest.raises(LabError, match=words):
-        engine.load_weights(folder, "bad")
+    answer = pushed(engine, folder)
+    assert (answer.status_code, answer.json()["success"]) == (400, False)
+    assert re.search(words, answer.json()["message"])
     assert engine.weight_version == "default"
     after = policy.model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -262,3 +279,24 @@ def test_attached_adapters_are_neither_saved_nor_served(saved: Path, tmp_path: P
     engine.weights_updated("merged")
     assert engine.weight_version == "merged"
     engine.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("config.json", "{", r"config\.json cannot be read as a JSON object"),
+        ("config.json", "[]", r"config\.json cannot be read as a JSON object"),
+        ("config.json", '{"model_type": "qwen3_vl", "text_config": 5}', "cannot be loaded"),
+        ("tokenizer.json", "{", "the tokenizer of .* cannot be loaded"),
+        ("preprocessor_config.json", "[]", "the image processor of .* cannot be loaded"),
+        ("model.safetensors", "", "is torn or no safetensors file"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_line(
+    name: str, content: str, words: str, saved: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(saved, tmp_path / "bad")
+    (folder / name).write_text(content)
+    with pytest.raises(LabError, match=words) as error:
+        load_policy(folder)
+    assert "\n" not in str(error.value)

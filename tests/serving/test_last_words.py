@@ -35,3 +35,16 @@ def test_a_log_without_an_error_gives_its_end() -> None:
     assert last_words("") == ""
     pointing = "RuntimeError: Engine core initialization failed. See root cause above."
     assert last_words(pointing) == pointing
+
+
+def test_a_models_malformed_calls_are_not_the_engines_death() -> None:
+    """vLLM logs each with a traceback, and goes on."""
+    head = "(APIServer pid=3) ERROR 11-30 06:35:10 [hermes_tool_parser.py:117] "
+    log = "\n".join(
+        [
+            HEAD + "RuntimeError: CPU Generator does not use offset",
+            head + "Error in extracting tool call from response.",
+            head + "json.decoder.JSONDecodeError: Expecting ',' delimiter: line 2 column 62",
+        ]
+    )
+    assert last_words(log) == "RuntimeError: CPU Generator does not use offset"

@@ -201,11 +201,16 @@ def test_a_second_ctrl_c_ends_an_engine_that_does_not_listen(fake: EngineKind, m
     said: list[str] = []
     with launched(fake, model, arguments=("--deaf", "1"), say=said.append) as engine:
         child = ask(engine.url)["child"]
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-        engine.stop(patience_s=60, say=said.append)
+
+        def say(text: str) -> None:
+            said.append(text)
+            if "stopping" in text:
+                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+        engine.stop(patience_s=60, say=say)
         assert engine.process.poll() is not None
         assert ended(child)
-        assert "fake is ended" in said
+        assert said[-2:] == ["fake is stopping (Ctrl-C ends it at once)", "fake is ended"]
 
 
 def test_a_start_that_takes_long_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
