@@ -219,7 +219,8 @@ class Decoder:
         """
         probes = torch.eye(3, dtype=torch.long, device=self.device)[:, None]  # (3, 1, 3)
         _, sin = self.text.rotary_emb(self.head.weight, probes)
-        return sin[0].abs().argmax(0)
+        axes: Tensor = sin[0].abs().argmax(0)
+        return axes
 
     # -- forward -----------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ def test_a_server_that_refuses_a_field_is_met_with_the_option_that_leaves_it_out
             request = sampling_request(temperature=0, max_tokens=8)
             await ChatClient(http).chat.completions.create(model="m", messages=[], **request)
 
-    with pytest.raises(EngineRefused, match="top_k.*--standard-fields"):
+    with pytest.raises(EngineRefused, match=r"top_k.*--standard-fields"):
         asyncio.run(ask())
 
 
