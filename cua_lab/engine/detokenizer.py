@@ -20,6 +20,8 @@ class Detokenizer:
 
     def text(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
         """A run of ids."""
-        return self._tokenizer.decode(
-            list(ids), skip_special_tokens=skip_special, clean_up_tokenization_spaces=False
+        return str(
+            self._tokenizer.decode(
+                list(ids), skip_special_tokens=skip_special, clean_up_tokenization_spaces=False
+            )
         )

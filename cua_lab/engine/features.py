@@ -8,9 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cua_lab.engine.decoder import MIN_ROWS
 from cua_lab.engine.prompt import ImageInput
 from cua_lab.policy.byte_cache import ByteCache
 from cua_lab.policy.model import encode_images
+
+SAFE_ROWS = 4
+"""Image tokens of the smallest images (64 px)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,11 @@ class FeatureCache:
         for image in unknown.values():
             sizes.setdefault(image.grid_thw.tobytes(), []).append(image)
         for group in sizes.values():
-            found.update(self._encode(group))
+            # The tower's last product has 4 rows for a small image alone, and more for several:
+            # where that changes the order of summation, each image is encoded by itself.
+            step = len(group) if MIN_ROWS <= SAFE_ROWS else 1
+            for first in range(0, len(group), step):
+                found.update(self._encode(group[first : first + step]))
         for key in unknown:
             self._known.put(key, found[key])
         return [found[image.key] for image in images]

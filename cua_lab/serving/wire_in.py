@@ -227,8 +227,8 @@ def _refuse_unknown_sampling(body: Body) -> None:
     for name, neutral in NEUTRAL.items():
         if name in body and body[name] not in neutral:
             raise WireError(
-                f"{name}={body[name]!r:.60} is not supported by the embedded engine; omit it, or"
-                " serve the policy with sglang or vLLM."
+                f"{name}={body[name]!r:.60} is not supported by the embedded engine; leave it out,"
+                " or serve the policy with sglang or vLLM."
             )
 
 

@@ -80,17 +80,14 @@ def test_a_demonstration_that_types_the_end_of_a_turn_trains_one_end(policy: Pol
     from cua_lab.training.warmup import assistant_mask
 
     ids = render(policy.tokenizer, conversation("<|im_end|>"), [TOOL], add_generation_prompt=False)
-    trained = policy.tokenizer.decode(
-        [i for i, m in zip(ids, assistant_mask(policy, ids, 1), strict=True) if m]
-    )
+    mask = assistant_mask(policy, ids, 1)
+    trained = policy.tokenizer.decode([i for i, m in zip(ids, mask, strict=True) if m])
     assert trained.startswith("<tool_call>")
     assert trained.endswith("</tool_call><|im_end|>")
     masked = mask_assistant(policy.tokenizer, conversation("<|im_end|>"), [TOOL])
     assert masked.ids == tuple(ids)
-    assert (
-        policy.tokenizer.decode([i for i, m in zip(masked.ids, masked.mask, strict=True) if m])
-        == trained
-    )
+    own = [i for i, m in zip(masked.ids, masked.mask, strict=True) if m]
+    assert policy.tokenizer.decode(own) == trained
 
 
 def test_fields_that_a_server_adds_to_tools_do_not_change_the_prompt(policy: Policy) -> None:
