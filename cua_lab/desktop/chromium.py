@@ -210,8 +210,7 @@ class ChromiumDesktop:
                 await self._start_chromium(chromium, self._guard, self._xvnc.display)
                 await self._attach()
                 await self._evaluate(DRAWN, BOOT_S)
-                await self._call("Page.bringToFront")
-                self._booted = await roundtrip.unlocked(self._evaluate, self._xvnc)
+                self._booted = await self._first_heard(self._xvnc)
                 self._keymap = await read_keymap(self._xvnc.display)
         except (BrowserError, OSError) as error:  # TimeoutError is an OSError
             logs = [self._guard.log(name, 60) for name in ("chromium.log", "xvnc.log")]
@@ -220,6 +219,15 @@ class ChromiumDesktop:
         except BaseException:
             await self._close()
             raise
+
+    async def _first_heard(self, xvnc: Xvnc) -> roundtrip.Heard:
+        """The first round trip; on a busy machine a new window may not take the focus at once."""
+        for _ in range(2):
+            await self._call("Page.bringToFront")
+            with contextlib.suppress(roundtrip.Deaf):
+                return await roundtrip.unlocked(self._evaluate, xvnc)
+        await self._call("Page.bringToFront")
+        return await roundtrip.unlocked(self._evaluate, xvnc)
 
     async def _start_chromium(self, path: str, guard: Guard, display: int) -> None:
         profile = guard.folder / "profile"

@@ -20,7 +20,7 @@ from cua_lab.errors import LabError
 
 LONGEST_PLACE = 24
 """Bytes of the name of a folder for temporary files. Below it Chromium binds a socket, whose name
-may have 107: 24, 25 of the desktop's folder and 51 of Chromium's own leave 7."""
+may have 107: 24, 25 of the desktop's folder and 49 of Chromium's own leave 9."""
 
 # The folder's name is $1. Killed processes may still be writing for a moment: remove until gone.
 SCRIPT = r"""

@@ -141,6 +141,28 @@ def test_accents_symbols_and_other_scripts_arrive(bench) -> None:
     assert bench.ask("text.value") == typed
 
 
+def test_the_first_characters_after_boot_arrive_and_capitals_leave_no_lock(page) -> None:
+    """A key that the X server has just lent is unknown to the browser for a moment: `東京` gave
+    `京京` and `é` nothing (jordansissel/xdotool#437)."""
+    needs_chromium()
+
+    async def scenario():
+        async with ChromiumDesktop(320, 240) as desktop:
+            await desktop.show(page)
+            await desktop.evaluate("text.focus(), 1")
+            client = await Screen.connect(Capability.rfb(url=desktop.url))
+            tool = ComputerTool(client=client, config=ToolConfig(settle=QuietFramebuffer()))
+            await tool.execute({"action": "type", "text": "Čecha 東京 éABc"})
+            for _ in range(200):
+                if (await desktop.evaluate("text.value")).endswith("c"):
+                    break
+                await asyncio.sleep(0.02)
+            await client.close()
+            return await desktop.evaluate("[text.value, keys.some(k => k[1] === 'CapsLock')]")
+
+    assert asyncio.run(scenario()) == ["Čecha 東京 éABc", False]
+
+
 def test_a_text_that_cannot_be_typed_is_refused_whole(bench) -> None:
     """asyncvnc types `ok` of `ok日` and raises; here nothing is typed and the result says why."""
     bench.ask("text.focus(), 1")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from cua_lab.computer import tool as tool_module
 from cua_lab.computer.screen import DeadScreen
 from cua_lab.computer.tool import ComputerTool, encode_png
 
@@ -151,3 +152,25 @@ def test_a_frame_of_any_size_is_shrunk_to_the_size_asked_for() -> None:
     image = Image.open(io.BytesIO(encode_png(frame, (1000, 563))))
     assert image.size == (1000, 563)
     assert image.mode == "RGB"
+
+
+def test_on_a_real_screen_a_new_character_is_introduced_once_and_a_capital_has_shift(
+    desktop, monkeypatch
+) -> None:
+    """`Čecha` arrived as `echa` (jordansissel/xdotool#437), and Xvnc pressed Caps Lock for `A`
+    (TigerVNC/tigervnc#156)."""
+    monkeypatch.setattr(tool_module, "LEND_S", 0.0)
+    tool = desktop.tool(pace_ms=1)
+    asyncio.run(tool.execute({"action": "type", "text": "éAé"}))
+    e, ctrl, shift = 0xE9, 0xFFE3, 0xFFE1
+    tap = [("down", e), ("up", e)]
+    capital = [("down", shift), ("down", 65), ("up", 65), ("up", shift)]
+    assert desktop.events == [("down", ctrl), *tap, ("up", ctrl), *tap, *capital, *tap]
+    desktop.events.clear()
+    asyncio.run(tool.execute({"action": "press", "keys": ["é"]}))
+    assert desktop.events == tap
+
+
+def test_the_embedded_desktop_gets_the_characters_alone(desktop) -> None:
+    asyncio.run(desktop.tool().execute({"action": "type", "text": "éA"}))
+    assert desktop.events == [("down", 0xE9), ("up", 0xE9), ("down", 65), ("up", 65)]

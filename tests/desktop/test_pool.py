@@ -7,7 +7,7 @@ import signal
 import psutil
 import pytest
 
-from cua_lab.desktop import background
+from cua_lab.desktop import background, roundtrip
 from cua_lab.desktop.chromium import ChromiumDesktop
 from cua_lab.desktop.pool import DesktopPool
 from cua_lab.errors import LabError
@@ -108,6 +108,24 @@ def test_dead_and_frozen_desktops_are_replaced() -> None:
             return pool.booted
 
     assert asyncio.run(scenario()) == 3
+
+
+def test_a_desktop_whose_page_gets_no_key_is_not_lent_again(monkeypatch) -> None:
+    """Its screenshots look perfect, and every episode on it would fail."""
+    needs_chromium()
+    monkeypatch.setattr(roundtrip, "HEAR_S", 1.0)
+    swallow = "addEventListener('keyup', e => e.stopImmediatePropagation(), true)"
+    page = f"data:text/html,<script>{swallow}</script>"
+
+    async def scenario():
+        async with DesktopPool(1, 160, 160) as pool:
+            async with pool.lend(page, keep=True) as deaf:
+                await deaf.show(page)
+            async with asyncio.timeout(60), pool.lend(page, keep=True) as other:
+                assert other is not deaf
+                assert await other.evaluate("1 + 1") == 2
+
+    asyncio.run(scenario())
 
 
 def test_a_pool_outlives_the_loop_that_made_it_and_leaves_nothing() -> None:
