@@ -15,8 +15,7 @@ def package(tmp_path: Path) -> Path:
     folder = tmp_path / "house"
     folder.mkdir()
     (folder / "doors.py").write_text(
-        "def front():\n    return 1\n\ndef back():\n    return front()\n\n"
-        "def side():\n    return 2\n"
+        "def front():\n    return 1\ndef back():\n    return front()\n\ndef side():\n    return 2\n"
     )
     return folder
 
@@ -24,11 +23,11 @@ def package(tmp_path: Path) -> Path:
 def test_a_function_that_nothing_calls_is_told_with_its_place(package: Path) -> None:
     found = unused_names(package, [])
     assert [(one.kind, one.name, one.line) for one in found] == [
-        ("function", "back", 4),
-        ("function", "side", 7),
+        ("function", "back", 3),
+        ("function", "side", 6),
     ]
     line, _ = faults(found, {}, root=package.parent)
-    assert line.startswith("house/doors.py:4: function back is used by nobody")
+    assert line.startswith("house/doors.py:3: function back is used by nobody")
 
 
 def test_a_lesson_and_a_tool_count_as_users_and_a_magic_line_does_no_harm(

@@ -9,8 +9,8 @@ The real one, `cua_lab.engine.engine`, adds
 - many rows at once, dropped as they finish (`cua_lab.engine.batch`), in rounds whose members time
   cannot change (`cua_lab.engine.rounds`),
 - what a conversation said before is not computed again (`cua_lab.engine.prefix_cache`),
-- attention written for a CPU, whose rows do not depend on each other (`cua_lab.engine.decoder`),
-- top-p, top-k, logit biases (`cua_lab.engine.token_sampling`),
+- attention written for a CPU, whose rows do not mind each other (`cua_lab.engine.decoder`),
+- top-p, top-k and logit biases (`cua_lab.engine.token_sampling`),
 - the wire (`cua_lab.serving.server`).
 """
 
