@@ -243,7 +243,7 @@ def _divergence(divergence: Any, codec: Codec, segments: list[list[Any]]) -> dic
         "turn": divergence.turn,
         "at": len(segments) - 1 if rewrite else before[-1],
         "kind": divergence.kind,
-        "why": divergence.explain(),
+        "why": visible_label(divergence.explain()),
         "emitted": [[int(i), token_text(codec, i)] for i in divergence.emitted_ids],
         "rendered": [[int(i), token_text(codec, i)] for i in divergence.rendered_ids],
     }

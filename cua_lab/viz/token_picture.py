@@ -98,7 +98,8 @@ def _words(member: dict[str, Any], vocab: dict[str, str], index: int) -> Iterato
 
 
 def _wrapped(head: str, words: list[tuple[str, str]]) -> Iterator[_Line]:
-    x, pieces = float(GUTTER), []
+    x = float(GUTTER)
+    pieces: list[_Piece] = []
     for text, look in words:
         for part in _cut(text):
             width = _font().getlength(part) + 6

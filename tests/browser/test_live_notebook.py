@@ -41,6 +41,9 @@ playing = asyncio.create_task(somebody_else())
 await live_screen(bench, follow=True)"""
 
 
+CLOSING = "await bench.close()"
+
+
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory, browser):
     from tests.browser.lab import JupyterLab
@@ -48,6 +51,7 @@ def lab(tmp_path_factory, browser):
     folder = tmp_path_factory.mktemp("notebooks")
     (folder / "live.ipynb").write_text(json.dumps(notebook(CODE)))
     (folder / "following.ipynb").write_text(json.dumps(notebook(FOLLOWING)))
+    (folder / "closed.ipynb").write_text(json.dumps(notebook(CODE, CLOSING)))
     with JupyterLab(folder, tmp_path_factory.mktemp("lab")) as server:
         yield server
 
@@ -116,3 +120,18 @@ def test_a_screen_that_follows_moves_by_itself(page, lab, artefacts):
     assert page.locator(".ll-light").is_visible()
     assert "screenshot" in page.locator(".ll-sent").inner_text(), "this bench sent nothing else"
     page.screenshot(path=artefacts / "following.png")
+
+
+def test_after_a_later_cell_closed_the_desktop_a_click_says_what_to_do(page, lab, artefacts):
+    """Run All runs it; the click seemed to be ignored."""
+    page.set_default_timeout(PATIENCE_MS)
+    lab.open_notebook(page, "closed.ipynb")
+    lab.run_all(page)
+    page.wait_for_selector(".cua-live .ll-screen")
+    page.wait_for_function(
+        "() => window.jupyterapp.shell.currentWidget.content.widgets[1].model.executionCount"
+    )
+    page.get_by_role("button", name="tab", exact=True).click()
+    page.wait_for_selector(".ll-error")
+    assert page.locator(".ll-said").inner_text() == "the desktop was closed: run this cell again"
+    page.screenshot(path=artefacts / "live-closed.png")
