@@ -27,3 +27,6 @@ class Described(Image.Image):
         kind, size = type(self).__name__, f"{self.width}x{self.height}"
         data = {"image/png": base64_text(png_bytes(self, compress_level=6)), "text/plain": f"<{kind} {size}>"}
         return data, {"image/png": {"alt": self.alt}}
+
+    def _repr_jpeg_(self) -> None:
+        """One picture is enough: a notebook would store both."""
