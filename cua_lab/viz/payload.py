@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from cua_lab.errors import LabError
+from cua_lab.stitching.codec import UnownedId
 from cua_lab.viz.frames import Frame, png_uri
 
 ROLES = ("prompt", "policy", "scaffold", "image", "resynced")
@@ -97,7 +98,10 @@ def token_text(codec: Codec, token_id: int) -> str:
     r"""An id's text; bytes that are not a whole character show as `\xe2`, never as U+FFFD."""
     if token_id in codec.control:
         return codec.control[token_id]
-    return codec.token_bytes(token_id).decode("utf-8", errors="backslashreplace")
+    try:
+        return codec.token_bytes(token_id).decode("utf-8", errors="backslashreplace")
+    except UnownedId:  # checkpoints pad their vocabulary, and a server may sample such a row
+        return f"<id {token_id}>"
 
 
 def _name(member: Any, index: int | None) -> str:
