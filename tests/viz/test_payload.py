@@ -132,7 +132,7 @@ def test_a_sample_brings_its_name_its_reward_and_its_status(codec):
 
 
 def test_an_id_that_no_token_owns_is_shown_by_its_number():
-    """A checkpoint's vocabulary is padded, and a server that forbids nothing samples the padding."""
+    """A checkpoint's vocabulary is padded, and some servers sample the padding."""
     from cua_lab.stitching.codec import TableCodec
     from cua_lab.viz.payload import token_text
 
