@@ -31,6 +31,8 @@ class Variant:
     """What it varies in, such as the page; the template where nothing varies."""
     args: Mapping[str, Any]
     """All arguments but the seed."""
+    template: str = ""
+    """What it is played on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class StageContext:
         variant = self.variants[turn % len(self.variants)]
         return Task(
             env=_env_module(tasks.package).NAME,
-            id=tasks.template,
+            id=variant.template,
             args={**variant.args, "seed": seed},
             slug=variant.name,
         )
@@ -163,35 +165,47 @@ def _check_ablations(stage: Stage) -> None:
 
 def _variants(env: Any, stage: Stage) -> tuple[Variant, ...]:
     """The stage's tasks, with arguments checked by name and type."""
-    fixed = _template_args(env, stage, stage.tasks.args)
+    template = stage.tasks.template
+    fixed = _template_args(env, stage, template, stage.tasks.args)
     for name, values in stage.tasks.vary.items():
         if name in ("turns", "width", "height"):
             raise LabError(f"tasks.vary: {name} is the same for every episode of a stage")
         return tuple(
-            Variant(str(value), _template_args(env, stage, {**stage.tasks.args, name: value}))
+            Variant(
+                str(value),
+                _template_args(env, stage, template, {**stage.tasks.args, name: value}),
+                template,
+            )
             for value in values
         )
-    return (Variant(stage.tasks.template, fixed),)
+    size = {name: fixed[name] for name in ("width", "height") if name in fixed}
+    return (
+        Variant(template, fixed, template),
+        *(
+            Variant(name, _template_args(env, stage, name, size | dict(args)), name)
+            for name, args in stage.tasks.also.items()
+        ),
+    )
 
 
-def _template_args(env: Any, stage: Stage, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments on top of the template's own, and the number of turns."""
+def _template_args(env: Any, stage: Stage, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments on top of the template's own, and the number of turns: of several templates each
+    has its own, within the agent's."""
     from cua_lab.tasks import with_args
 
     tasks = stage.tasks
     templates = env.env.templates
-    if tasks.template not in templates:
-        raise LabError(
-            f"{tasks.package} has no template {tasks.template!r}; it has {', '.join(templates)}"
-        )
-    template = templates[tasks.template]
+    if name not in templates:
+        raise LabError(f"{tasks.package} has no template {name!r}; it has {', '.join(templates)}")
+    template = templates[name]
     defaults = {
         name: parameter.default
         for name, parameter in template.sig.parameters.items()
         if parameter.default is not inspect.Parameter.empty
     }
     if "turns" in defaults:
-        defaults["turns"] = stage.agent.max_turns
+        own = defaults["turns"] if tasks.also else stage.agent.max_turns
+        defaults["turns"] = min(own, stage.agent.max_turns)
     return {**defaults, **with_args(template(), args)}
 
 
@@ -215,13 +229,13 @@ def demonstrator_of(setup: StageContext) -> "Demonstrator":
     players = importlib.import_module(f"{stage.tasks.package}.players")
     each = [
         players.demonstrator(
-            stage.tasks.template,
+            variant.template,
             scene_of(setup),
             variant.args,
             {**stage.sft.player, **({"think": stage.sft.think} if stage.sft.think else {})},
             space=stage.tool.coordinate_space,
             max_keys=stage.tool.max_keys_per_call,
-            turns=stage.agent.max_turns,
+            turns=variant.args.get("turns", stage.agent.max_turns),
             seed=derive_seed(setup.seed, stage.name, "demonstrations"),
         )
         for variant in setup.variants
