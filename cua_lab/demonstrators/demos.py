@@ -137,9 +137,17 @@ class ClickPlayer:
     space: str = "0-1000"
     options: tuple[tuple[str, Any], ...] = ()
     """More arguments of `Targets`."""
+    think: str | None = None
+    """`grid`: it says the colours of the screen's cells, and the one to click."""
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if self.think not in (None, "grid"):
+            raise LabError(f"think is {self.think!r}; a player of targets says grid")
+
     def __call__(self, index: int) -> Demo:
+        from cua_lab.desktop.apps.reading import things_thought
+
         app = self.app_of(index)
         rng = random.Random(f"noise {self.seed} {index}")
         x, y = app.target.box.center
@@ -147,7 +155,8 @@ class ClickPlayer:
             _jitter(rng, x, self.width, self.noise), _jitter(rng, y, self.height, self.noise)
         )
         talk = _Conversation(self.scene, app.instruction, app.draw())
-        talk.call({"action": "click", "x": point[0], "y": point[1]})
+        said = things_thought(app.things, app.target, app.size) if self.think else ""
+        talk.call({"action": "click", "x": point[0], "y": point[1]}, said)
         return talk.demo()
 
     @property

@@ -246,3 +246,13 @@ def test_what_it_reads_is_told_in_cells_and_in_screens():
     )
     silent = measure(reading("", ""))
     assert silent.cells_read is None, "a policy that only acts was not asked to read"
+
+
+def test_words_instead_of_a_call_make_no_reader_of_a_policy_that_only_acts():
+    acts = Action({"action": "click", "x": 1, "y": 2}, True, "", None)
+    talks = Action(None, False, "mumble", None, "mumble")
+    played = [
+        Episode(f"e-{i}", "g", "t", (), (action,), (), 0.0, "completed", False, {"readings": ["r"]})
+        for i, action in enumerate([acts, talks])
+    ]
+    assert measure(played).cells_read is None

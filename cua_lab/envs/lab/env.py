@@ -19,6 +19,7 @@ from hud.eval import Task
 from cua_lab import __version__
 from cua_lab.desktop.apps import Game2048, Targets, Todo, boards2048
 from cua_lab.desktop.apps.game2048 import REMEMBERED
+from cua_lab.desktop.apps.reading import things_transcript
 from cua_lab.envs.lab import grading
 from cua_lab.envs.lab.app_screen import SCREEN, AppScreen
 from cua_lab.envs.lab.starts import list_to_complete, text_to_create
@@ -164,10 +165,11 @@ class LabEnvironment(Environment):
         with self._desk.playing(app):
             yield start(app.instruction, turns)
             state = app.state()
+            told = [things_transcript(app.things, app.size)]
             if reward == "inside":
-                yield graded(grading.click_inside(state), state)
+                yield graded(grading.click_inside(state), state, told)
             else:
-                yield graded(grading.click_distance(state, app.size), state)
+                yield graded(grading.click_distance(state, app.size), state, told)
 
 
 def start(prompt: str, turns: int) -> Frame:
