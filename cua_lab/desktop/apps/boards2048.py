@@ -7,7 +7,7 @@ key has one right axis, and which one differs from board to board. Two merges: r
 of the boards, the best fixed pair of keys 0.28.
 
 A mid-game board comes from random play. It is kept when one axis gains at least twice what the
-other one does, and holds the largest pair: random keys gain 0.6 of what is best.
+other one does, and holds the largest pair: random keys gain 0.53 of what is best.
 """
 
 import random
