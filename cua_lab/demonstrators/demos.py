@@ -20,6 +20,7 @@ from cua_lab.pictures import png_bytes
 
 if TYPE_CHECKING:
     from cua_lab.computer.coordinates import View
+    from cua_lab.desktop.apps.game2048 import Game2048
     from cua_lab.desktop.apps.targets import Targets
     from cua_lab.policy.tokenizer import Corpus
 
@@ -134,9 +135,17 @@ class ClickPlayer:
     space: str = "0-1000"
     options: tuple[tuple[str, Any], ...] = ()
     """More arguments of `Targets`."""
+    think: str | None = None
+    """`grid`: it says the colours of the screen's cells, and the one to click."""
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if self.think not in (None, "grid"):
+            raise LabError(f"think is {self.think!r}; a player of targets says grid")
+
     def __call__(self, index: int) -> Demo:
+        from cua_lab.desktop.apps.reading import things_thought
+
         app = self.app_of(index)
         rng = random.Random(f"noise {self.seed} {index}")
         x, y = app.target.box.center
@@ -144,7 +153,8 @@ class ClickPlayer:
             _jitter(rng, x, self.width, self.noise), _jitter(rng, y, self.height, self.noise)
         )
         talk = _Conversation(self.scene, app.instruction, app.draw())
-        talk.call({"action": "click", "x": point[0], "y": point[1]})
+        said = things_thought(app.things, app.target, app.size) if self.think else ""
+        talk.call({"action": "click", "x": point[0], "y": point[1]}, said)
         return talk.demo()
 
     @property
@@ -228,7 +238,7 @@ class GamePlayer:
 
 @dataclass(frozen=True, slots=True)
 class ReadingPlayer:
-    """2048 from a near-win board: says what it reads, then presses one key.
+    """2048 from a near-win or a mid-game board: says what it reads, then presses one key.
 
     What it says is always right; the key is often random, so that GRPO has something to find: with
     0.6 the demonstrator itself wins every second board of two merges.
@@ -237,8 +247,10 @@ class ReadingPlayer:
     scene: PromptContext
     task: str
     """The task's text, as the env words it."""
-    tile: int = 64
-    merges: int = 2
+    tile: int | None = 64
+    """Of a near win; None: a board of the middle of a game."""
+    keys: int = 2
+    """Pressed one a turn: the merges of a near win."""
     width: int = 128
     height: int = 128
     think: str | None = "pair"
@@ -258,19 +270,12 @@ class ReadingPlayer:
             raise LabError(f"random_keys is {self.random_keys}; expected a share from 0 to 1")
 
     def __call__(self, index: int) -> Demo:
-        from cua_lab.desktop.apps.game2048 import Game2048
         from cua_lab.desktop.apps.reading import BOARD_THOUGHTS, board_thought, keys_along
 
         rng = random.Random(f"reading {self.seed} {index}")
-        app = Game2048(
-            self.width,
-            self.height,
-            near_win=self.tile,
-            near_win_merges=self.merges,
-            seed=rng.randrange(2**31),
-        )
+        app = self._start(rng.randrange(2**31))
         talk = _Conversation(self.scene, self.task, app.draw())
-        for turn in range(self.merges):
+        for turn in range(self.keys):
             if turn:
                 talk.result(app.draw())
             thought = board_thought(app.board)
@@ -279,6 +284,14 @@ class ReadingPlayer:
             talk.call({"action": "press", "keys": [key]}, said)
             app.push(key)  # type: ignore[arg-type]
         return talk.demo()
+
+    def _start(self, seed: int) -> "Game2048":
+        from cua_lab.desktop.apps import Game2048, boards2048
+
+        size = (self.width, self.height)
+        if self.tile is None:
+            return Game2048(*size, start=boards2048.mid_game(seed), seed=seed)
+        return Game2048(*size, near_win=self.tile, near_win_merges=self.keys, seed=seed)
 
 
 def demo_stream(player: Demonstrator, count: int, seed: int) -> Iterator[Demo]:

@@ -340,7 +340,7 @@ class StageRun:
         return await self.worker.play_scripted(
             plans,
             lambda plan: players.random_player(
-                stage.tasks.template,
+                plan.task.id,
                 seed=plan.seed,
                 keys_per_turn=keys or 1.0,
                 max_keys=stage.tool.max_keys_per_call,
@@ -354,10 +354,10 @@ class StageRun:
         players = players_of(self.setup.package)
         found = {
             variant.name: players.best_blind(
-                stage.tasks.template,
+                variant.template,
                 variant.args,
                 max_keys=stage.tool.max_keys_per_call,
-                turns=stage.agent.max_turns,
+                turns=variant.args.get("turns", stage.agent.max_turns),
             ).actions
             for variant in self.setup.variants
         }

@@ -34,6 +34,8 @@ class Variant:
     """What it varies in, such as the page; the template where nothing varies."""
     args: Mapping[str, Any]
     """All arguments but the seed."""
+    template: str = ""
+    """What it is played on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class StageContext:
         variant = self.variants[turn % len(self.variants)]
         return Task(
             env=self.package.name,
-            id=tasks.template,
+            id=variant.template,
             args={**variant.args, "seed": seed},
             slug=variant.name,
         )
@@ -157,35 +159,47 @@ def _check_ablations(package: EnvPackage, stage: Stage) -> None:
 
 def _variants(package: EnvPackage, stage: Stage) -> tuple[Variant, ...]:
     """The stage's tasks, with arguments checked by name and type."""
-    fixed = _template_args(package, stage, stage.tasks.args)
+    template = stage.tasks.template
+    fixed = _template_args(package, stage, template, stage.tasks.args)
     for name, values in stage.tasks.vary.items():
         if name in ("turns", "width", "height"):
             raise LabError(f"tasks.vary: {name} is the same for every episode of a stage")
         return tuple(
-            Variant(str(value), _template_args(package, stage, {**stage.tasks.args, name: value}))
+            Variant(
+                str(value),
+                _template_args(package, stage, template, {**stage.tasks.args, name: value}),
+                template,
+            )
             for value in values
         )
-    return (Variant(stage.tasks.template, fixed),)
+    size = {name: fixed[name] for name in ("width", "height") if name in fixed}
+    return (
+        Variant(template, fixed, template),
+        *(
+            Variant(name, _template_args(package, stage, name, size | dict(args)), name)
+            for name, args in stage.tasks.also.items()
+        ),
+    )
 
 
-def _template_args(package: EnvPackage, stage: Stage, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments on top of the template's own, and the number of turns."""
-    from cua_lab.tasks import with_args
-
+def _template_args(
+    package: EnvPackage, stage: Stage, name: str, args: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Arguments on top of the template's own, and the number of turns: of several templates each
+    has its own, within the agent's."""
     tasks = stage.tasks
     templates = package.templates
-    if tasks.template not in templates:
-        raise LabError(
-            f"{tasks.package} has no template {tasks.template!r}; it has {', '.join(templates)}"
-        )
-    template = templates[tasks.template]
+    if name not in templates:
+        raise LabError(f"{tasks.package} has no template {name!r}; it has {', '.join(templates)}")
+    template = templates[name]
     defaults = {
-        name: parameter.default
-        for name, parameter in template_parameters(package.env, tasks.template).items()
+        argument: parameter.default
+        for argument, parameter in template_parameters(package.env, name).items()
         if parameter.default is not inspect.Parameter.empty
     }
     if "turns" in defaults:
-        defaults["turns"] = stage.agent.max_turns
+        own = defaults["turns"] if tasks.also else stage.agent.max_turns
+        defaults["turns"] = min(own, stage.agent.max_turns)
     return {**defaults, **with_args(template(), args)}
 
 
@@ -209,13 +223,13 @@ def demonstrator_of(setup: StageContext) -> "Demonstrator":
     players = players_of(setup.package)
     each = [
         players.demonstrator(
-            stage.tasks.template,
+            variant.template,
             scene_of(setup),
             variant.args,
             {**stage.sft.player, **({"think": stage.sft.think} if stage.sft.think else {})},
             space=stage.tool.coordinate_space,
             max_keys=stage.tool.max_keys_per_call,
-            turns=stage.agent.max_turns,
+            turns=variant.args.get("turns", stage.agent.max_turns),
             seed=derive_seed(setup.seed, stage.name, "demonstrations"),
         )
         for variant in setup.variants

@@ -1,8 +1,9 @@
 """`report.html`: a run on one page that opens offline, light or dark, from the run's folder alone.
 
-Sections, in order: the result of each task at a glance; then for each task what was learnt, before
-and after, learning curves, ablations and film strips; the health of training; the numbers of the
-machinery; one episode in the mask viewer, where the run left one; machine, versions, recipe.
+Sections, in order: the result of each task at a glance; then for each task, those first that say
+what they read, what was learnt, what the policy does (film strips), before and after, learning
+curves and ablations; the health of training; the numbers of the machinery; one episode in the mask
+viewer, where the run left one; machine, versions, recipe.
 
 Invariant: every figure is read from the folder and none is made up here; what the run did not
 measure says "not measured".

@@ -92,7 +92,10 @@ def strips(run: Run, task: str) -> str:
             for (_, title), episode in zip(PHASES, pair, strict=True):
                 frames = list(_turn_notes(episode_frames(run, episode)))
                 blocks.append(
-                    _strip(f"Start {number}, {title.lower()}: {_outcome(episode)}", frames)
+                    _strip(
+                        f"Start {number}, {title[0].lower()}{title[1:]}: {_outcome(episode)}",
+                        frames,
+                    )
                 )
     return "".join(blocks)
 
