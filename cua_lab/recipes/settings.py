@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 if TYPE_CHECKING:
     from cua_lab.computer.config import ToolConfig
     from cua_lab.policy.model import Shape
-    from cua_lab.training.warmup import SftConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,26 +263,6 @@ class SftSettings:
     think: str | None = None
     """What the player says before each call, by name: `pair` for 2048-near-win. None: it only
     acts."""
-
-    def config(self, seed: int) -> "SftConfig":
-        """As the warm-up takes it."""
-        from cua_lab.training.warmup import SftConfig
-
-        return SftConfig(
-            steps=self.steps,
-            batch=self.batch,
-            demonstrations=self.demonstrations,
-            lr=self.lr,
-            warmup_steps=self.warmup_steps,
-            cooldown_steps=self.cooldown_steps,
-            weight_decay=self.weight_decay,
-            grad_clip=self.grad_clip,
-            stop_at=self.stop_at,
-            check_every=self.check_every,
-            optimizer=self.optimizer,
-            muon_lr=self.muon_lr,
-            seed=seed,
-        )
 
 
 @dataclass(frozen=True, slots=True)

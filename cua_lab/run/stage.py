@@ -127,10 +127,10 @@ class StageRun:
         from cua_lab.training.warmup import sft_steps
 
         stage, sft = self.setup.stage, self.setup.stage.sft
-        config = sft.config(derive_seed(self.setup.seed, stage.name, "sft"))
+        seed = derive_seed(self.setup.seed, stage.name, "sft")
         await self._record_demonstrations()
         with bar(f"{stage.name}: warm-up", sft.steps, "step") as progress:
-            steps = sft_steps(self.policy, self.demonstrator, config)
+            steps = sft_steps(self.policy, self.demonstrator, sft, seed=seed)
             for metrics in steps:
                 self.tally.add_seconds(sft=metrics.seconds)
                 self.tally.add_work(sft=metrics.sequence_tokens)

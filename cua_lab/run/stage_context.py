@@ -17,6 +17,7 @@ from cua_lab.play.worker import Plan
 from cua_lab.recipes import Recipe, Stage
 from cua_lab.seeds import derive_seed
 from cua_lab.serving.sampling_request import sampling_request
+from cua_lab.tasks import with_args
 
 if TYPE_CHECKING:
     from hud.eval import Task
@@ -59,7 +60,6 @@ class StageContext:
         """One start state, of the variant whose turn it is."""
         from hud.eval import Task
 
-        tasks = self.stage.tasks
         variant = self.variants[turn % len(self.variants)]
         return Task(
             env=self.package.name,
