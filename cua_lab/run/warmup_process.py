@@ -18,10 +18,12 @@ import threading
 from pathlib import Path
 
 from cua_lab import files
+from cua_lab.recipes import load_recipe
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.memory import peak_rss_gib
 from cua_lab.run.progress import Progress, bar
-from cua_lab.run.stage_context import StageContext
+from cua_lab.run.stage import StageRun
+from cua_lab.run.stage_context import StageContext, build_stage
 
 FOLDER = "ahead"
 FILES = ("metrics.jsonl", "timings.jsonl")
@@ -130,10 +132,6 @@ def end_with_parent() -> None:
 def warm_up(path: Path, name: str) -> None:
     """The child: the warm-up of one stage of the run in `path`."""
     import torch
-
-    from cua_lab.recipes import load_recipe
-    from cua_lab.run.stage import StageRun
-    from cua_lab.run.stage_context import build_stage
 
     recipe = load_recipe(path / "config.yaml")
     torch.set_num_threads(recipe.run.threads)

@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from cua_lab.recipes.settings import SftSettings
 from cua_lab.demonstrators.demos import Demo, Demonstrator, demo_stream
 from cua_lab.errors import LabError
 from cua_lab.policy.scoring import Example, collate, score
 from cua_lab.policy.template import encode, expand_images, render
 from cua_lab.policy.vision import tokens_of
+from cua_lab.recipes.settings import SftSettings
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import torch
 
-from cua_lab.recipes.settings import SftSettings
 from cua_lab.demonstrators.demos import ClickPlayer, Demo, GamePlayer, PromptContext
 from cua_lab.desktop.apps import Game2048
 from cua_lab.lessons.loops.sft import IGNORE, lesson_of, sft, sft_loss
 from cua_lab.policy.policy import Policy
+from cua_lab.recipes.settings import SftSettings
 from cua_lab.training import warmup as real
 
 

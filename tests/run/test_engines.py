@@ -11,13 +11,13 @@ from typing import Any
 import httpx
 import pytest
 
-from cua_lab.recipes.settings import SftSettings
 from cua_lab.demonstrators.demos import corpus_of
 from cua_lab.engine.engine import Engine
 from cua_lab.errors import LabError
 from cua_lab.play.url_worker import UrlWorker
 from cua_lab.policy.policy import build_policy, load_policy
 from cua_lab.recipes import load_recipe
+from cua_lab.recipes.settings import SftSettings
 from cua_lab.run.engines import open_engine
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.job import run_recipe
@@ -47,7 +47,9 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     setup = setup_of()
     player = demonstrator_of(setup)
     policy = build_policy(setup.stage.policy.shape(), corpus_of((player,)), seed=3)
-    sft(policy, player, SftSettings(steps=60, batch=16, demonstrations=128, lr=4e-3), progress=False)
+    sft(
+        policy, player, SftSettings(steps=60, batch=16, demonstrations=128, lr=4e-3), progress=False
+    )
     return policy.save(tmp_path_factory.mktemp("outside") / "tiny")
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from cua_lab.recipes.settings import SftSettings
 from cua_lab.computer.config import ToolConfig
 from cua_lab.computer.schema import tool_schema
 from cua_lab.demonstrators.demos import (
@@ -18,6 +17,7 @@ from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy
 from cua_lab.policy.scoring import Example
 from cua_lab.policy.template import call_text, encode
+from cua_lab.recipes.settings import SftSettings
 from cua_lab.training.probe import probe, read_call
 from cua_lab.training.warmup import (
     SftExample,
