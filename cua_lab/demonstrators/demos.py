@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from PIL import Image
 
 from cua_lab.computer.coordinates import View
-from cua_lab.desktop.apps import Game2048, boards2048
+from cua_lab.desktop.apps import boards2048
 from cua_lab.desktop.apps.game2048 import Game2048
 from cua_lab.desktop.apps.reading import BOARD_THOUGHTS, board_thought, keys_along, things_thought
 from cua_lab.desktop.apps.targets import Targets
