@@ -8,11 +8,11 @@ place of a default, and it imports nothing heavy; YAML files hold what differs, 
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cua_lab.computer.config import ACTIONS, ToolConfig
-from cua_lab.computer.settling import NoSettle, QuietFramebuffer
-from cua_lab.policy.model import Shape
+if TYPE_CHECKING:
+    from cua_lab.computer.config import ToolConfig
+    from cua_lab.policy.model import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,9 @@ class PolicySettings:
 
     def shape(self) -> "Shape":
         """The same as the policy room's dataclass."""
+        # Here and below: a recipe is checked in .2 s, before torch is imported.
+        from cua_lab.policy.model import Shape
+
         return Shape(
             hidden=self.hidden,
             layers=self.layers,
@@ -189,6 +192,9 @@ class ToolSettings:
 
     def config(self) -> "ToolConfig":
         """As the tool takes it."""
+        from cua_lab.computer.config import ACTIONS, ToolConfig
+        from cua_lab.computer.settling import NoSettle, QuietFramebuffer
+
         return ToolConfig(
             actions=self.actions or ACTIONS,
             screenshot_width=self.screenshot_width,
