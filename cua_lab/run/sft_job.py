@@ -25,8 +25,8 @@ from cua_lab.dataset.prompt_format import PromptFormat, asking_of
 from cua_lab.recipes.loader import to_tree
 from cua_lab.recipes.sft_recipe import AskSettings, SftRecipe, dump_sft_recipe
 from cua_lab.records import FORMAT, make_step, step_record
+from cua_lab.run.bars import bar
 from cua_lab.run.folder import RunFolder
-from cua_lab.run.progress import bar
 
 if TYPE_CHECKING:
     from torch import Tensor
