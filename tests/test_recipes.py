@@ -171,7 +171,6 @@ def test_every_room_takes_its_settings(name):
     for stage in load_recipe(name).stages:
         assert stage.policy.shape().hidden == stage.policy.hidden
         assert stage.tool.config().coordinate_space == "0-1000"
-        assert stage.sft.config(seed=3).steps == stage.sft.steps
 
 
 def test_settings_cannot_be_changed_after_loading():

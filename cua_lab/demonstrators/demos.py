@@ -11,18 +11,19 @@ The players are weak on purpose: a policy warmed up on perfect play leaves GRPO 
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from PIL import Image
 
+from cua_lab.computer.coordinates import View
+from cua_lab.desktop.apps import boards2048
+from cua_lab.desktop.apps.game2048 import Game2048
+from cua_lab.desktop.apps.reading import BOARD_THOUGHTS, board_thought, keys_along, things_thought
+from cua_lab.desktop.apps.targets import Targets
 from cua_lab.errors import LabError
 from cua_lab.pictures import png_bytes
-
-if TYPE_CHECKING:
-    from cua_lab.computer.coordinates import View
-    from cua_lab.desktop.apps.game2048 import Game2048
-    from cua_lab.desktop.apps.targets import Targets
-    from cua_lab.policy.tokenizer import Corpus
+from cua_lab.policy.template import image_part, render_text
+from cua_lab.policy.tokenizer import Corpus, phrases_of, train_tokenizer
 
 Message = dict[str, Any]
 RESULT = "Tool executed successfully"
@@ -56,8 +57,6 @@ class Demo:
 
     def as_openai(self) -> list[Message]:
         """The conversation as it would have been on the wire, screenshots as data URLs."""
-        from cua_lab.policy.template import image_part
-
         images = iter(self.images)
         return [
             message
@@ -144,8 +143,6 @@ class ClickPlayer:
             raise LabError(f"think is {self.think!r}; a player of targets says grid")
 
     def __call__(self, index: int) -> Demo:
-        from cua_lab.desktop.apps.reading import things_thought
-
         app = self.app_of(index)
         rng = random.Random(f"noise {self.seed} {index}")
         x, y = app.target.box.center
@@ -159,14 +156,10 @@ class ClickPlayer:
 
     @property
     def view(self) -> "View":
-        from cua_lab.computer.coordinates import View
-
         return View((self.width, self.height), space=self.space)  # type: ignore[arg-type]
 
     def app_of(self, index: int) -> "Targets":
         """The screen that demo number `index` is about."""
-        from cua_lab.desktop.apps.targets import Targets
-
         seed = random.Random(f"click {self.seed} {index}").randrange(2**31)
         options = dict(self.options)
         return Targets(self.level, width=self.width, height=self.height, seed=seed, **options)
@@ -207,8 +200,6 @@ class GamePlayer:
             )
 
     def __call__(self, index: int) -> Demo:
-        from cua_lab.desktop.apps.game2048 import Game2048
-
         seed, lists = self.script(index)
         app = Game2048(self.width, self.height, seed=seed)
         talk = _Conversation(self.scene, self.task, app.draw())
@@ -260,8 +251,6 @@ class ReadingPlayer:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        from cua_lab.desktop.apps.reading import BOARD_THOUGHTS
-
         if self.think is not None and self.think not in BOARD_THOUGHTS:
             raise LabError(
                 f"think is {self.think!r}; a player of 2048 says {', '.join(BOARD_THOUGHTS)}"
@@ -270,8 +259,6 @@ class ReadingPlayer:
             raise LabError(f"random_keys is {self.random_keys}; expected a share from 0 to 1")
 
     def __call__(self, index: int) -> Demo:
-        from cua_lab.desktop.apps.reading import BOARD_THOUGHTS, board_thought, keys_along
-
         rng = random.Random(f"reading {self.seed} {index}")
         app = self._start(rng.randrange(2**31))
         talk = _Conversation(self.scene, self.task, app.draw())
@@ -286,8 +273,6 @@ class ReadingPlayer:
         return talk.demo()
 
     def _start(self, seed: int) -> "Game2048":
-        from cua_lab.desktop.apps import Game2048, boards2048
-
         size = (self.width, self.height)
         if self.tile is None:
             return Game2048(*size, start=boards2048.mid_game(seed), seed=seed)
@@ -310,9 +295,6 @@ def corpus_of(
 
     Every prompt's system message becomes one token. `extra` adds texts, such as other tasks'.
     """
-    from cua_lab.policy.template import render_text
-    from cua_lab.policy.tokenizer import Corpus, phrases_of, train_tokenizer
-
     bare = train_tokenizer(Corpus(()))
     demos = [player(index) for player in players for index in range(count)]
     texts = [

@@ -7,8 +7,11 @@ Every env package that a recipe trains on has this module with these two functio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.demonstrators.demos import ClickPlayer, GamePlayer, ReadingPlayer
 from cua_lab.envs.lab.blind import best_blind
+from cua_lab.envs.lab.env import best_merge_prompt, near_win_prompt
 from cua_lab.errors import LabError
+from cua_lab.play.scripted import random_clicks, random_keys
 
 __all__ = ["DEMONSTRATED", "best_blind", "demonstrator", "random_player"]
 
@@ -35,9 +38,6 @@ def demonstrator(
 
     `options` are the recipe's arguments of the player, such as its noise.
     """
-    from cua_lab.demonstrators.demos import ClickPlayer, GamePlayer, ReadingPlayer
-    from cua_lab.envs.lab.env import best_merge_prompt, near_win_prompt
-
     size = {name: args[name] for name in ("width", "height") if name in args}
     try:
         if template == "targets-click":
@@ -80,8 +80,6 @@ def random_player(
     template: str, *, seed: int, keys_per_turn: float, max_keys: int, space: str
 ) -> "ScriptedPolicy":
     """Blind play with the policy's budget: clicks anywhere, or as many random keys a turn."""
-    from cua_lab.play.scripted import random_clicks, random_keys
-
     if template == "targets-click":
         if space != "0-1000":
             raise LabError(f"random clicks are made in the space 0-1000, not {space}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cua_lab.training.rewards import GroundingReward, GroundingWeights, grounding_reward
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import PAPER, paper
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ def landscape_figure(
 ) -> "Figure":
     """The total and its three pieces, with the target's box drawn in."""
     from matplotlib.patches import Rectangle
-
-    from cua_lab.viz.picture import Picture
 
     reward = landscape(box, target=target, weights=weights)
     panels = {

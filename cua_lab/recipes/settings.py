@@ -8,12 +8,11 @@ place of a default, and it imports nothing heavy; YAML files hold what differs, 
 import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-if TYPE_CHECKING:
-    from cua_lab.computer.config import ToolConfig
-    from cua_lab.policy.model import Shape
-    from cua_lab.training.warmup import SftConfig
+from cua_lab.computer.config import ACTIONS, ToolConfig
+from cua_lab.computer.settling import NoSettle, QuietFramebuffer
+from cua_lab.policy.model import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +110,6 @@ class PolicySettings:
 
     def shape(self) -> "Shape":
         """The same as the policy room's dataclass."""
-        from cua_lab.policy.model import Shape
-
         return Shape(
             hidden=self.hidden,
             layers=self.layers,
@@ -192,9 +189,6 @@ class ToolSettings:
 
     def config(self) -> "ToolConfig":
         """As the tool takes it."""
-        from cua_lab.computer.config import ACTIONS, ToolConfig
-        from cua_lab.computer.settling import NoSettle, QuietFramebuffer
-
         return ToolConfig(
             actions=self.actions or ACTIONS,
             screenshot_width=self.screenshot_width,
@@ -264,26 +258,6 @@ class SftSettings:
     think: str | None = None
     """What the player says before each call, by name: `pair` for 2048-near-win. None: it only
     acts."""
-
-    def config(self, seed: int) -> "SftConfig":
-        """As the warm-up takes it."""
-        from cua_lab.training.warmup import SftConfig
-
-        return SftConfig(
-            steps=self.steps,
-            batch=self.batch,
-            demonstrations=self.demonstrations,
-            lr=self.lr,
-            warmup_steps=self.warmup_steps,
-            cooldown_steps=self.cooldown_steps,
-            weight_decay=self.weight_decay,
-            grad_clip=self.grad_clip,
-            stop_at=self.stop_at,
-            check_every=self.check_every,
-            optimizer=self.optimizer,
-            muon_lr=self.muon_lr,
-            seed=seed,
-        )
 
 
 @dataclass(frozen=True, slots=True)

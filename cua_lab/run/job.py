@@ -25,6 +25,7 @@ from cua_lab.run.recovery import is_finished, recover
 from cua_lab.run.stage import StageRun
 from cua_lab.run.stage_context import StageContext, build_stage, demonstrator_of
 from cua_lab.run.stage_processes import StageProcesses, clear_stage, most_at_once
+from cua_lab.viz.report import write_report
 
 PACKAGES = ("cua-lab", "hud", "torch", "transformers", "tokenizers", "numpy", "asyncvnc")
 
@@ -43,8 +44,6 @@ async def run_recipe(recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
         await _play(recipe, setups, held, progress)
         summary = summarise(recipe, progress)
         held.write_json("summary.json", summary)
-        from cua_lab.viz.report import write_report
-
         write_report(held.path)
     return summary
 

@@ -14,6 +14,12 @@ from cua_lab.errors import LabError
 from cua_lab.recipes import Recipe, Stage
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.progress import FILE, Progress, StageProgress
+from cua_lab.training.checkpoint import (
+    checkpoint_extra,
+    latest_checkpoint,
+    prune_checkpoints,
+    remove_checkpoints,
+)
 
 MANIFEST = "manifest.json"
 """Size and digest of each file of a warm-up."""
@@ -21,8 +27,6 @@ MANIFEST = "manifest.json"
 
 def recover(recipe: Recipe, folder: RunFolder) -> Progress:
     """The progress that fits the checkpoints; what was recorded after it is dropped."""
-    from cua_lab.training.checkpoint import prune_checkpoints
-
     progress = Progress.load(folder)
     if all(is_finished(stage, progress) for stage in recipe.stages):
         return progress
@@ -53,12 +57,6 @@ def is_finished(stage: Stage, progress: Progress) -> bool:
 
 def _of_checkpoints(stage: Stage, folder: RunFolder, progress: Progress) -> Progress:
     """Progress as of the newest whole checkpoint of a stage that is not finished."""
-    from cua_lab.training.checkpoint import (
-        checkpoint_extra,
-        latest_checkpoint,
-        remove_checkpoints,
-    )
-
     root = folder.checkpoints / stage.name
     state = progress.stage(stage.name)
     if state.fallback is None:  # GRPO has not begun: whatever lies there is another run's

@@ -8,21 +8,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.computer.schema import tool_schema
 from cua_lab.demonstrators import players_of
+from cua_lab.demonstrators.demos import PromptContext, corpus_of
 from cua_lab.demonstrators.recorder import Recorder
 from cua_lab.env_package import EnvPackage, env_package
 from cua_lab.errors import LabError
 from cua_lab.hud_quirks import template_parameters
+from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
+from cua_lab.play.runtimes import make_runtime
 from cua_lab.play.worker import Plan
+from cua_lab.policy.policy import build_policy, load_policy
 from cua_lab.recipes import Recipe, Stage
 from cua_lab.seeds import derive_seed
 from cua_lab.serving.sampling_request import sampling_request
+from cua_lab.tasks import with_args
 
 if TYPE_CHECKING:
     from hud.eval import Task
 
-    from cua_lab.demonstrators.demos import Demonstrator, PromptContext
-    from cua_lab.play.agent import LabAgentConfig
+    from cua_lab.demonstrators.demos import Demonstrator
     from cua_lab.policy.policy import Policy
 
 
@@ -59,7 +64,6 @@ class StageContext:
         """One start state, of the variant whose turn it is."""
         from hud.eval import Task
 
-        tasks = self.stage.tasks
         variant = self.variants[turn % len(self.variants)]
         return Task(
             env=self.package.name,
@@ -115,9 +119,6 @@ class StageContext:
 
 def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
     """Check a stage against its env package and build what plays it."""
-    from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
-    from cua_lab.play.runtimes import make_runtime
-
     package = env_package(stage.tasks.package)
     _check_ablations(package, stage)
     agent = stage.agent
@@ -205,9 +206,6 @@ def _template_args(
 
 def scene_of(setup: StageContext) -> "PromptContext":
     """What the agent says around every conversation, for the demonstrations."""
-    from cua_lab.computer.schema import tool_schema
-    from cua_lab.demonstrators.demos import PromptContext
-
     args = setup.variants[0].args
     size = (args["width"], args["height"])
     return PromptContext(
@@ -243,9 +241,6 @@ def demonstrator_of(setup: StageContext) -> "Demonstrator":
 
 def new_policy(setup: StageContext, demonstrator: "Demonstrator") -> "Policy":
     """The policy before the warm-up: a checkpoint, or a small one with random weights."""
-    from cua_lab.demonstrators.demos import corpus_of
-    from cua_lab.policy.policy import build_policy, load_policy
-
     settings = setup.stage.policy
     if settings.checkpoint is not None:
         return load_policy(settings.checkpoint)
