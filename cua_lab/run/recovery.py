@@ -32,11 +32,13 @@ def recover(recipe: Recipe, folder: RunFolder) -> Progress:
         return progress
     if progress.saved is not None and progress.sizes is None:
         raise LabError(
-            f"{folder.path / FILE} was written by an earlier version of cua-lab, whose runs can be"
+            f"{folder.home / FILE} was written by an earlier version of cua-lab, whose runs can be"
             " looked at (cua-lab report) but not gone on with; start over with --overwrite, or"
             " choose another --name"
         )
     for stage in recipe.stages:
+        if folder.stage is None and folder.of_stage(stage.name).started:
+            continue  # its own process goes on with it
         if not is_finished(stage, progress):
             progress = _of_checkpoints(stage, folder, progress)
             prune_checkpoints(folder.checkpoints / stage.name, recipe.run.keep_checkpoints)
@@ -79,7 +81,7 @@ def _begun(stage: Stage, folder: RunFolder, progress: Progress, state: StageProg
     if state.step == 0 and state.after is None:
         return progress
     record: Any = state.fallback
-    found = Progress.read(record, folder.path / FILE)
+    found = Progress.read(record, folder.home / FILE)
     found.stage(stage.name).fallback = state.fallback
     found.seconds = progress.seconds
     return found

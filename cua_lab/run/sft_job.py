@@ -28,10 +28,10 @@ from cua_lab.policy.template import chat_template
 from cua_lab.recipes.loader import to_tree
 from cua_lab.recipes.sft_recipe import AskSettings, SftRecipe, dump_sft_recipe
 from cua_lab.records import FORMAT, make_step, step_record
+from cua_lab.run.bars import bar
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.job import machine, versions
 from cua_lab.run.memory import peak_rss_gib
-from cua_lab.run.progress import bar
 from cua_lab.training.checkpoint import (
     latest_checkpoint,
     load_checkpoint,

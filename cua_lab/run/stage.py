@@ -36,11 +36,12 @@ from cua_lab.records import (
     step_record,
     to_json,
 )
+from cua_lab.run.bars import bar
 from cua_lab.run.engines import open_engine
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.graded import GradedSteps, check_graded
 from cua_lab.run.measure import Measured, measure
-from cua_lab.run.progress import Progress, StageProgress, bar
+from cua_lab.run.progress import Progress, StageProgress
 from cua_lab.run.recovery import whole_warm_up, write_manifest
 from cua_lab.run.stage_context import StageContext, demonstrator_of, new_policy
 from cua_lab.run.tally import Tally
