@@ -35,7 +35,7 @@ BOXES = {
     "shim": _Box(2.9, 0.6, "shim", "cua_lab.serving.shim", "play"),
     "engine": _Box(5.8, 0.6, "engine", "embedded, sglang, vLLM", "play"),
     "grader": _Box(8.7, 0.6, "grader", "cua_lab.envs", "keep"),
-    "stitch": _Box(2.9, -1.4, "stitch", "cua_lab.rollout", "learn"),
+    "stitch": _Box(2.9, -1.4, "stitch", "cua_lab.stitching", "learn"),
     "train": _Box(5.8, -1.4, "GRPO", "cua_lab.training", "learn"),
     "viz": _Box(0.0, -1.4, "pictures", "cua_lab.viz", "keep"),
 }

@@ -26,6 +26,7 @@ from typing import Any
 from cua_lab.doctor import real_browser
 from cua_lab.errors import LabError
 from cua_lab.files import write_text
+from cua_lab.lessons.finished_run import ONLY_PACKED
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
@@ -54,6 +55,7 @@ ENVIRONMENT = {
     "TQDM_DISABLE": "1",
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     "COLUMNS": "100",
+    ONLY_PACKED: "packed",
 }
 """What outputs are stored and checked under; `tests/conftest.py` sets the same."""
 

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from cua_lab.records import EpisodeRow, TaskSummary
+    from cua_lab.viz.runfiles import Run
 
 WORDS = {
     "shuffled": "after, others' screens",
     "blank": "after, blank screens",
     "random": "random play",
+    "blind": "best fixed play",
 }
 
 
@@ -72,6 +74,15 @@ def keys_figure(groups: Mapping[str, Sequence[int]], *, limit: int) -> "Figure":
             axes.set_xlabel("keys in one call")
         grid[0].set_ylabel("share of calls")
     return figure
+
+
+def pairs_of(run: "Run", task: str) -> list[tuple["EpisodeRow", "EpisodeRow"]]:
+    """Pictured episodes from the same start before and after GRPO, what gained most first."""
+    before, after = (
+        {e.episode: e for e in run.pictured(task, phase)} for phase in ("eval_before", "eval_after")
+    )
+    both = [(before[name], after[name]) for name in before if name in after]
+    return sorted(both, key=lambda pair: (pair[0].reward or 0.0) - (pair[1].reward or 0.0))
 
 
 def outcome_bars(task: "TaskSummary") -> dict[str, tuple[float, float]]:

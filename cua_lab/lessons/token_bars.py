@@ -41,4 +41,7 @@ def token_bars(texts: Sequence[str], probabilities: Sequence[float]) -> "Figure"
 def _label(text: str) -> str:
     """Visible glyphs for spaces and newlines, and `$` kept from being mathematics."""
     shown = visible(text)
-    return plot_text(shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…")
+    if len(shown) > LONGEST:  # both ends: a call's action stands at the end of its long token
+        half = (LONGEST - 1) // 2
+        shown = f"{shown[:half]}…{shown[-half:]}"
+    return plot_text(shown)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cua_lab.viz.picture import Picture
 
 T = TypeVar("T")
+ALT = {"image/png": {"alt": "Learning curves of the run: a row a task, a panel a quantity"}}
 
 
 async def watched(job: Awaitable[T], path: Path, *, every_s: float = 10.0) -> T:
@@ -55,6 +56,6 @@ def _picture(path: Path) -> dict[str, str]:
 
 def _show(bundle: dict[str, str], shown: Any, display: Any) -> Any:
     if shown is None:
-        return display(bundle, raw=True, display_id=True)
-    shown.update(bundle, raw=True)
+        return display(bundle, metadata=ALT, raw=True, display_id=True)
+    shown.update(bundle, metadata=ALT, raw=True)
     return shown
