@@ -25,9 +25,11 @@ from typing import Any
 
 from cua_lab.dataset import spaces
 from cua_lab.dataset.actions import ACTIONS, SAME
+from cua_lab.dataset.files import dumps
 from cua_lab.dataset.omniparser import Element, read_elements
 from cua_lab.dataset.spaces import Box, Point, Size, Space
 from cua_lab.errors import LabError
+from cua_lab.files import writing
 
 _TARGET = {"coordinates", "end_coordinates", "coordinate_space", "bbox", "target_type"}
 _ACTION = {"action", "text", "keys", "direction", "amount", "button", "seconds"}
@@ -232,9 +234,6 @@ def read_samples(path: str | Path, *, space: Space | None = None) -> Iterator[Gr
 
 def write_samples(path: str | Path, samples: Iterable[GroundingSample]) -> int:
     """Write rows to a neighbour file, then rename: no half-written file is ever seen."""
-    from cua_lab.dataset.files import dumps
-    from cua_lab.files import writing
-
     count = 0
     with writing(path) as out:
         for sample in samples:

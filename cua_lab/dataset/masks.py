@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cua_lab.errors import LabError
+from cua_lab.policy.spelling import encode_marked, unmark
+from cua_lab.policy.template import marked_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,6 @@ def mask_assistant(
     tools: Sequence[dict[str, Any]] | None = None,
 ) -> Masked:
     """The ids of a conversation and the assistant's mask."""
-    from cua_lab.policy.spelling import encode_marked, unmark
-
     ids: list[int] = []
     mask: list[int] = []
     said = []
@@ -56,8 +56,6 @@ def assistant_pieces(
     tools: Sequence[dict[str, Any]] | None = None,
 ) -> list[tuple[str, bool]]:
     """The rendered, marked conversation as (text, is it the assistant's?) in order."""
-    from cua_lab.policy.template import marked_text
-
     whole = marked_text(tokenizer, messages, tools, add_generation_prompt=False)
     ends = _end_tokens(tokenizer)
     pieces: list[tuple[str, bool]] = []

@@ -16,12 +16,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
 
+from cua_lab.computer.schema import NAME
 from cua_lab.dataset.grounding import GroundingSample
 from cua_lab.dataset.prompt_format import PromptFormat
 from cua_lab.dataset.spaces import Point, Size
+from cua_lab.engine.engine import Engine
 from cua_lab.errors import LabError
 from cua_lab.pictures import open_rgb, png_bytes, size_of
+from cua_lab.play.episode import play_slots
+from cua_lab.policy.template import image_part
+from cua_lab.serving.client import ChatClient, EngineRefused
 from cua_lab.serving.sampling_request import sampling_request
+from cua_lab.serving.server import SLOT_HEADER, create_app
+from cua_lab.serving.toolcalls import parse_tool_calls
 
 if TYPE_CHECKING:
     from cua_lab.policy.policy import Policy
@@ -70,10 +77,6 @@ async def predict_with_policy(
     on_answer: Callable[[], object] = lambda: None,
 ) -> list[Point | None]:
     """Greedy answers of a policy in this process, in rounds that time cannot change."""
-    from cua_lab.engine.engine import Engine
-    from cua_lab.play.episode import play_slots
-    from cua_lab.serving.server import SLOT_HEADER, create_app
-
     engine = Engine(policy, max_batch=concurrency, threads=threads)
     try:
         served = create_app(engine)
@@ -117,7 +120,6 @@ async def predict_with_server(
 
     `standard_fields` leaves out the sampling options that OpenAI's own API refuses.
     """
-    from cua_lab.play.episode import play_slots
 
     def seated(question: Question) -> Callable[[int], Awaitable[Point | None]]:
         async def run(_: int) -> Point | None:
@@ -153,9 +155,6 @@ async def ask(
     standard_fields: bool = False,
 ) -> Point | None:
     """One question, answered greedily; `standard_fields` as in `predict_with_server`."""
-    from cua_lab.policy.template import image_part
-    from cua_lab.serving.client import ChatClient, EngineRefused
-
     png, size = picture_of(question)
     try:
         answer = await ChatClient(http).chat.completions.create(
@@ -183,9 +182,6 @@ def picture_of(question: Question) -> tuple[bytes, Size]:
 
 def arguments_of(answer: Any) -> dict[str, Any] | None:
     """The arguments of an answer's one call, parsed by the server or left in its text."""
-    from cua_lab.computer.schema import NAME
-    from cua_lab.serving.toolcalls import parse_tool_calls
-
     message = answer.choices[0].message
     calls = [
         (call.function.name, call.function.arguments)

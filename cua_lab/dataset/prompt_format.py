@@ -23,10 +23,10 @@ from cua_lab.dataset.grounding import GroundingSample
 from cua_lab.dataset.spaces import Point, Size, point_to_unit
 from cua_lab.errors import LabError
 from cua_lab.files import write_text
+from cua_lab.policy.vision import Geometry, smart_resize
 
 if TYPE_CHECKING:
     from cua_lab.policy.policy import Policy
-    from cua_lab.policy.vision import Geometry
 
 FILE = "asking.json"
 PolicySpace = Literal["0-1000", "pixels"]
@@ -76,8 +76,6 @@ class PromptFormat:
         """A screenshot of this size as the policy measures it."""
         if self.geometry is None:
             return View(size, space=self.space)
-        from cua_lab.policy.vision import smart_resize
-
         return View(smart_resize(*size, self.geometry), space=self.space)
 
     def tools(self, size: Size) -> list[dict[str, Any]]:
@@ -144,8 +142,6 @@ class PromptFormat:
 def load_asking(path: str | Path) -> PromptFormat:
     """From a file, or from the folder of an exported checkpoint; what an older file does not say
     has the tool's default."""
-    from cua_lab.policy.vision import Geometry
-
     file = Path(path, FILE) if Path(path).is_dir() else Path(path)
     try:
         found = json.loads(file.read_text(encoding="utf-8-sig"))

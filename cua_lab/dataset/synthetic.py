@@ -13,15 +13,14 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cua_lab.dataset.grounding import GroundingSample
 from cua_lab.dataset.omniparser import Element
 from cua_lab.dataset.spaces import Box, Size
-
-if TYPE_CHECKING:
-    from cua_lab.desktop.apps.targets import Targets
-    from cua_lab.desktop.apps.todo import Todo
+from cua_lab.desktop.apps.targets import Targets
+from cua_lab.desktop.apps.todo import Todo
+from cua_lab.files import writing
 
 NAMED = (
     "Click the {name}.",
@@ -96,8 +95,6 @@ def targets_samples(
     templates: Sequence[str] = NAMED,
 ) -> Iterator[GroundingSample]:
     """Samples of the targets app: level and size in turn, one screen a sample."""
-    from cua_lab.desktop.apps.targets import Targets
-
     apps = {
         (level, size): Targets(level, width=size[0], height=size[1])
         for level in levels
@@ -143,8 +140,6 @@ def todo_samples(
     templates: Sequence[str] = NAMED,
 ) -> Iterator[GroundingSample]:
     """Samples of the to-do app: its field, its button, the check box and the bin of each task."""
-    from cua_lab.desktop.apps.todo import Todo
-
     apps = [Todo(width=width, height=height) for width, height in sizes]
     for index in range(count):
         app, draw = apps[index % len(apps)], random.Random(f"todo/{seed}/{index}")
@@ -184,7 +179,5 @@ def _corners(box: tuple[int, int, int, int]) -> Box:
 
 
 def _save(app: Any, folder: str | Path, name: str) -> None:
-    from cua_lab.files import writing
-
     with writing(Path(folder, name)) as out:
         app.draw().save(out, format="PNG", compress_level=1)

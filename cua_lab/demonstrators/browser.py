@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cua_lab.demonstrators import lab
+from cua_lab.demonstrators.expert_play import expert_config
 from cua_lab.demonstrators.lab import random_player
+from cua_lab.demonstrators.recorder import Recorder, demo_of
+from cua_lab.envs.browser.env import NAME, build_on, page_url
 from cua_lab.envs.lab.blind import best_blind
 from cua_lab.errors import LabError
+from cua_lab.play.episode import play
+from cua_lab.play.scripted import ScriptedTransport
 
 if TYPE_CHECKING:
     from cua_lab.demonstrators.demos import Demo, GamePlayer, PromptContext
@@ -28,12 +33,6 @@ class RecordedGame:
     async def record(self, desktop: "ChromiumDesktop", index: int) -> "Demo":
         """Demo number `index`, played on this desktop."""
         from hud.eval import LocalRuntime, Task
-
-        from cua_lab.demonstrators.expert_play import expert_config
-        from cua_lab.demonstrators.recorder import demo_of
-        from cua_lab.envs.browser.env import NAME, build_on
-        from cua_lab.play.episode import play
-        from cua_lab.play.scripted import ScriptedTransport
 
         player = self._player
         seed, lists = player.script(index)
@@ -70,9 +69,6 @@ def demonstrator(
     seed: int,
 ) -> "Demonstrator":
     """The player of `2048-score`, recorded; `options` are those of `GamePlayer`."""
-    from cua_lab.demonstrators.recorder import Recorder
-    from cua_lab.envs.browser.env import page_url
-
     if template != "2048-score":
         raise LabError(f"nobody demonstrates {template!r} in a browser, only 2048-score")
     player: Any = lab.demonstrator(

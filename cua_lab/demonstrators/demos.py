@@ -11,17 +11,19 @@ The players are weak on purpose: a policy warmed up on perfect play leaves GRPO 
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from PIL import Image
 
+from cua_lab.computer.coordinates import View
+from cua_lab.desktop.apps import boards2048
+from cua_lab.desktop.apps.game2048 import Game2048
+from cua_lab.desktop.apps.reading import BOARD_THOUGHTS, board_thought, keys_along, things_thought
+from cua_lab.desktop.apps.targets import Targets
 from cua_lab.errors import LabError
 from cua_lab.pictures import png_bytes
-
-if TYPE_CHECKING:
-    from cua_lab.computer.coordinates import View
-    from cua_lab.desktop.apps.targets import Targets
-    from cua_lab.policy.tokenizer import Corpus
+from cua_lab.policy.template import image_part, render_text
+from cua_lab.policy.tokenizer import Corpus, phrases_of, train_tokenizer
 
 Message = dict[str, Any]
 RESULT = "Tool executed successfully"
@@ -55,8 +57,6 @@ class Demo:
 
     def as_openai(self) -> list[Message]:
         """The conversation as it would have been on the wire, screenshots as data URLs."""
-        from cua_lab.policy.template import image_part
-
         images = iter(self.images)
         return [
             message
@@ -134,7 +134,13 @@ class ClickPlayer:
     space: str = "0-1000"
     options: tuple[tuple[str, Any], ...] = ()
     """More arguments of `Targets`."""
+    think: str | None = None
+    """`grid`: it says the colours of the screen's cells, and the one to click."""
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.think not in (None, "grid"):
+            raise LabError(f"think is {self.think!r}; a player of targets says grid")
 
     def __call__(self, index: int) -> Demo:
         app = self.app_of(index)
@@ -144,19 +150,16 @@ class ClickPlayer:
             _jitter(rng, x, self.width, self.noise), _jitter(rng, y, self.height, self.noise)
         )
         talk = _Conversation(self.scene, app.instruction, app.draw())
-        talk.call({"action": "click", "x": point[0], "y": point[1]})
+        said = things_thought(app.things, app.target, app.size) if self.think else ""
+        talk.call({"action": "click", "x": point[0], "y": point[1]}, said)
         return talk.demo()
 
     @property
     def view(self) -> "View":
-        from cua_lab.computer.coordinates import View
-
         return View((self.width, self.height), space=self.space)  # type: ignore[arg-type]
 
     def app_of(self, index: int) -> "Targets":
         """The screen that demo number `index` is about."""
-        from cua_lab.desktop.apps.targets import Targets
-
         seed = random.Random(f"click {self.seed} {index}").randrange(2**31)
         options = dict(self.options)
         return Targets(self.level, width=self.width, height=self.height, seed=seed, **options)
@@ -197,8 +200,6 @@ class GamePlayer:
             )
 
     def __call__(self, index: int) -> Demo:
-        from cua_lab.desktop.apps.game2048 import Game2048
-
         seed, lists = self.script(index)
         app = Game2048(self.width, self.height, seed=seed)
         talk = _Conversation(self.scene, self.task, app.draw())
@@ -228,7 +229,7 @@ class GamePlayer:
 
 @dataclass(frozen=True, slots=True)
 class ReadingPlayer:
-    """2048 from a near-win board: says what it reads, then presses one key.
+    """2048 from a near-win or a mid-game board: says what it reads, then presses one key.
 
     What it says is always right; the key is often random, so that GRPO has something to find: with
     0.6 the demonstrator itself wins every second board of two merges.
@@ -237,8 +238,10 @@ class ReadingPlayer:
     scene: PromptContext
     task: str
     """The task's text, as the env words it."""
-    tile: int = 64
-    merges: int = 2
+    tile: int | None = 64
+    """Of a near win; None: a board of the middle of a game."""
+    keys: int = 2
+    """Pressed one a turn: the merges of a near win."""
     width: int = 128
     height: int = 128
     think: str | None = "pair"
@@ -248,8 +251,6 @@ class ReadingPlayer:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        from cua_lab.desktop.apps.reading import BOARD_THOUGHTS
-
         if self.think is not None and self.think not in BOARD_THOUGHTS:
             raise LabError(
                 f"think is {self.think!r}; a player of 2048 says {', '.join(BOARD_THOUGHTS)}"
@@ -258,19 +259,10 @@ class ReadingPlayer:
             raise LabError(f"random_keys is {self.random_keys}; expected a share from 0 to 1")
 
     def __call__(self, index: int) -> Demo:
-        from cua_lab.desktop.apps.game2048 import Game2048
-        from cua_lab.desktop.apps.reading import BOARD_THOUGHTS, board_thought, keys_along
-
         rng = random.Random(f"reading {self.seed} {index}")
-        app = Game2048(
-            self.width,
-            self.height,
-            near_win=self.tile,
-            near_win_merges=self.merges,
-            seed=rng.randrange(2**31),
-        )
+        app = self._start(rng.randrange(2**31))
         talk = _Conversation(self.scene, self.task, app.draw())
-        for turn in range(self.merges):
+        for turn in range(self.keys):
             if turn:
                 talk.result(app.draw())
             thought = board_thought(app.board)
@@ -279,6 +271,12 @@ class ReadingPlayer:
             talk.call({"action": "press", "keys": [key]}, said)
             app.push(key)  # type: ignore[arg-type]
         return talk.demo()
+
+    def _start(self, seed: int) -> "Game2048":
+        size = (self.width, self.height)
+        if self.tile is None:
+            return Game2048(*size, start=boards2048.mid_game(seed), seed=seed)
+        return Game2048(*size, near_win=self.tile, near_win_merges=self.keys, seed=seed)
 
 
 def demo_stream(player: Demonstrator, count: int, seed: int) -> Iterator[Demo]:
@@ -297,9 +295,6 @@ def corpus_of(
 
     Every prompt's system message becomes one token. `extra` adds texts, such as other tasks'.
     """
-    from cua_lab.policy.template import render_text
-    from cua_lab.policy.tokenizer import Corpus, phrases_of, train_tokenizer
-
     bare = train_tokenizer(Corpus(()))
     demos = [player(index) for player in players for index in range(count)]
     texts = [

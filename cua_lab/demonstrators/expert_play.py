@@ -5,7 +5,9 @@ from typing import Any
 
 from hud.eval import LocalRuntime, Task
 
+from cua_lab.computer.config import ToolConfig
 from cua_lab.computer.coordinates import Space, View
+from cua_lab.computer.settling import QuietFramebuffer
 from cua_lab.demonstrators.expert_hands import Arguments, Hands
 from cua_lab.demonstrators.experts import EXPERTS, UNSOLVED
 from cua_lab.desktop.chromium import ChromiumDesktop
@@ -76,8 +78,5 @@ def _task_of(messages: Messages) -> str:
 
 def expert_config(space: Space = "pixels", **tool: Any) -> LabAgentConfig:
     """How experts play by default: paced for a browser, every frame at rest."""
-    from cua_lab.computer.config import ToolConfig
-    from cua_lab.computer.settling import QuietFramebuffer
-
     settings = {"settle": QuietFramebuffer(), "coordinate_space": space, **tool}
     return LabAgentConfig(model="expert", system_prompt=None, tool=ToolConfig(**settings))

@@ -7,8 +7,11 @@ Every env package that a recipe trains on has this module with these two functio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.demonstrators.demos import ClickPlayer, GamePlayer, ReadingPlayer
 from cua_lab.envs.lab.blind import best_blind
+from cua_lab.envs.lab.env import best_merge_prompt, near_win_prompt
 from cua_lab.errors import LabError
+from cua_lab.play.scripted import random_clicks, random_keys
 
 __all__ = ["DEMONSTRATED", "best_blind", "demonstrator", "random_player"]
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from cua_lab.demonstrators.demos import PromptContext
     from cua_lab.play.scripted import ScriptedPolicy
 
-DEMONSTRATED = ("targets-click", "2048-score", "2048-near-win")
+DEMONSTRATED = ("targets-click", "2048-score", "2048-near-win", "2048-best-merge")
 
 
 def demonstrator(
@@ -35,9 +38,6 @@ def demonstrator(
 
     `options` are the recipe's arguments of the player, such as its noise.
     """
-    from cua_lab.demonstrators.demos import ClickPlayer, GamePlayer, ReadingPlayer
-    from cua_lab.envs.lab.env import near_win_prompt
-
     size = {name: args[name] for name in ("width", "height") if name in args}
     try:
         if template == "targets-click":
@@ -56,17 +56,17 @@ def demonstrator(
             task = "Play 2048 with the arrow keys. Get a high score."
             limits = {"max_keys": max_keys} | dict(options)
             return GamePlayer(scene, task, turns=turns, seed=seed, **size, **limits)
-        if template == "2048-near-win":
-            tile, merges = args.get("tile", 64), args.get("merges", 2)
-            if turns < merges:
+        if template in ("2048-near-win", "2048-best-merge"):
+            near = template == "2048-near-win"
+            keys = args.get("merges", 2) if near else args.get("keys", 1)
+            tile = args.get("tile", 64) if near else None
+            if turns < keys:
                 raise LabError(
-                    f"a demonstration of 2048-near-win takes one key a turn, {merges} turns;"
+                    f"a demonstration of {template} takes one key a turn, {keys} turns;"
                     f" max_turns is {turns}"
                 )
-            task = near_win_prompt(tile, merges)
-            return ReadingPlayer(
-                scene, task, tile=tile, merges=merges, seed=seed, **size, **options
-            )
+            task = best_merge_prompt(keys) if tile is None else near_win_prompt(tile, keys)
+            return ReadingPlayer(scene, task, tile=tile, keys=keys, seed=seed, **size, **options)
     except TypeError as error:
         raise LabError(
             f"sft.player for {template}: {error}; see cua_lab.demonstrators.demos"
@@ -80,8 +80,6 @@ def random_player(
     template: str, *, seed: int, keys_per_turn: float, max_keys: int, space: str
 ) -> "ScriptedPolicy":
     """Blind play with the policy's budget: clicks anywhere, or as many random keys a turn."""
-    from cua_lab.play.scripted import random_clicks, random_keys
-
     if template == "targets-click":
         if space != "0-1000":
             raise LabError(f"random clicks are made in the space 0-1000, not {space}")

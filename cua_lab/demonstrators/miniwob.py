@@ -9,7 +9,13 @@ import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.demonstrators.expert_play import expert_config, expert_of, play_expert
+from cua_lab.demonstrators.recorder import Recorder, demo_of
+from cua_lab.envs.miniwob import page_urls as pages
+from cua_lab.envs.miniwob.env import screen_of
 from cua_lab.errors import LabError
+from cua_lab.play.scripted import random_clicks
+from cua_lab.seeds import derive_seed
 
 if TYPE_CHECKING:
     from cua_lab.demonstrators.demos import Demo, PromptContext
@@ -34,9 +40,6 @@ class ExpertPlayer:
         noise: float = 0.0,
     ) -> None:
         """`noise` is the standard deviation of where it clicks, as a share of the screen."""
-        from cua_lab.demonstrators.expert_play import expert_of
-        from cua_lab.envs.miniwob.env import screen_of
-
         expert_of(args["page"])  # complains now, not in the middle of a run
         self._scene, self._args, self._space, self._seed = scene, dict(args), space, seed
         self._noise = noise
@@ -44,10 +47,6 @@ class ExpertPlayer:
 
     async def record(self, desktop: Any, index: int) -> "Demo":
         """Demo number `index`, played on this desktop."""
-        from cua_lab.demonstrators.expert_play import expert_config, play_expert
-        from cua_lab.demonstrators.recorder import demo_of
-        from cua_lab.seeds import derive_seed
-
         page, errors = self._args["page"], []
         for attempt in range(ATTEMPTS):
             told: list[str] = []
@@ -89,9 +88,6 @@ def demonstrator(
     seed: int,
 ) -> "Demonstrator":
     """The expert of the page that `args` name, recorded; `options` may give its `noise`."""
-    from cua_lab.demonstrators.recorder import Recorder
-    from cua_lab.envs.miniwob import page_urls as pages
-
     if unknown := set(options) - {"noise"}:
         raise LabError(f"sft.player: MiniWoB++'s experts take noise alone; got {sorted(unknown)}")
     noise = options.get("noise", 0.0)
@@ -109,8 +105,6 @@ def random_player(
     template: str, *, seed: int, keys_per_turn: float, max_keys: int, space: str
 ) -> "ScriptedPolicy":
     """Blind play: clicks anywhere."""
-    from cua_lab.play.scripted import random_clicks
-
     if space != "0-1000":
         raise LabError(f"random clicks are made in the space 0-1000, not {space}")
     return random_clicks(seed)

@@ -11,6 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.demonstrators.demos import _Conversation
+from cua_lab.desktop import background
+from cua_lab.desktop.pool import shared_pool
 from cua_lab.pictures import read_rgb
 
 if TYPE_CHECKING:
@@ -57,8 +60,6 @@ class Recorder:
         )
 
     def __call__(self, index: int) -> "Demo":
-        from cua_lab.desktop import background
-
         if index not in self._demos:
             first = index - index % BLOCK
             background.wait(self._record_all(range(first, first + BLOCK), lambda: None))
@@ -66,14 +67,10 @@ class Recorder:
 
     async def fill(self, count: int, on_demo: Callable[[], None]) -> None:
         """Record the first `count` demos now; `on_demo` is called after each."""
-        from cua_lab.desktop import background
-
         await background.run(self._record_all(range(count), on_demo))
 
     async def _record_all(self, indices: range, on_demo: Callable[[], None]) -> None:
         """On the background loop: browsers need no other."""
-        from cua_lab.desktop.pool import shared_pool
-
         (width, height), scale = self._screen
         pool = shared_pool(width, height, scale=scale)
         waiting = [index for index in reversed(indices) if index not in self._demos]
@@ -97,8 +94,6 @@ class Recorder:
 
 def demo_of(scene: "PromptContext", task: str, episode: "Episode") -> "Demo":
     """An episode as a conversation, without a closing `finish`: the last call has ended it."""
-    from cua_lab.demonstrators.demos import _Conversation
-
     screens = [read_rgb(png) for png in episode.screenshots]
     calls: list[Any] = [a.arguments for a in episode.actions if a.arguments and a.screenshot]
     talk = _Conversation(scene, task, screens[0])

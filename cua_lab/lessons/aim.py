@@ -5,6 +5,7 @@ Invariant: both marks come from `View.to_screen`, the same function that the too
 
 from typing import TYPE_CHECKING
 
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, INK, paper
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ NEAR = 6
 
 def aim_figure(seen: "Image", desktop: "Image", view: "View", at: tuple[float, float]) -> "Figure":
     """Three panels: what the model saw, the desktop, and the landing place close up."""
-    from cua_lab.viz.picture import Picture
-
     px, py = view.to_screen(*at)
     sx, sy = px * seen.width / desktop.width, py * seen.height / desktop.height
     with paper():

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, INK, paper
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ class Clicks:
 
 def clicks_figure(rows: Mapping[str, Sequence[Clicks]]) -> "Figure":
     """One row of screens for each name."""
-    from cua_lab.viz.picture import Picture
-
     columns = max(map(len, rows.values()))
     with paper():
         figure = Picture(figsize=(10.5, 0.5 + 1.95 * len(rows)), layout="constrained")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cua_lab.miles.cost import MINUTES_PER_GIB, SCAFFOLD_TOKENS, Costs, costs_of
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, DASHES, INK, MARKERS, paper
 
 if TYPE_CHECKING:
@@ -45,8 +46,6 @@ def binding_limit(recipe: "MilesRecipe") -> tuple[int, str]:
 
 def token_figure(recipe: "MilesRecipe") -> "Figure":
     """A turn above, an episode below, in tokens by who put them there."""
-    from cua_lab.viz.picture import Picture
-
     parts = token_parts(recipe)
     with paper():
         figure = Picture(figsize=(10, 3.9), layout="constrained")
@@ -91,8 +90,6 @@ def sweep(
 
 def sweep_figure(recipe: "MilesRecipe", widths: Sequence[int], turns: Sequence[int]) -> "Figure":
     """Tokens of an episode and pixels of a batch, over the width of a screenshot."""
-    from cua_lab.viz.picture import Picture
-
     with paper():
         figure = Picture(figsize=(10.5, 3.8), layout="constrained")
         tokens, pixels = figure.subplots(1, 2)

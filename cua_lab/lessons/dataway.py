@@ -6,6 +6,7 @@ Invariant: every box is a room of the package and every arrow says what it carri
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, INK, paper
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ BOXES = {
 
 def data_way() -> "Figure":
     """The picture; its text is in the notebook's prose too."""
-    from cua_lab.viz.picture import Picture
-
     with paper():
         figure = Picture(figsize=(10.5, 5.1))
         axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))

@@ -6,6 +6,7 @@ Invariant: time is the order of events, one step each, so the picture is the sam
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, INK, PAPER, paper
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ def bars_of(events: Sequence["KeyEvent"]) -> list[Bar]:
 
 def key_roll(rolls: "dict[str, Sequence[KeyEvent]]") -> "Figure":
     """One panel for each named list of events, side by side."""
-    from cua_lab.viz.picture import Picture
-
     with paper():
         figure = Picture(figsize=(10.5, 2.6), layout="constrained")
         widths = [max(4, len(events)) for events in rolls.values()]

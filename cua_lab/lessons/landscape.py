@@ -10,12 +10,11 @@ import numpy as np
 
 from cua_lab.envs.lab.grading import click_distance
 from cua_lab.training.rewards import GroundingReward, GroundingWeights, grounding_reward
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, DASHES, INK, PAPER, paper
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from cua_lab.viz.picture import Picture
 
 Box = tuple[float, float, float, float]
 
@@ -59,8 +58,6 @@ def distance_landscape(box: Box, *, side: int = 201) -> np.ndarray:
 
 def landscape_figure(maps: Mapping[str, np.ndarray], box: Box) -> "Picture":
     """A map for each reward, and beside them a cut from left to right through the box's middle."""
-    from cua_lab.viz.picture import Picture
-
     with paper():
         figure = Picture(figsize=(11, 3.4), layout="constrained")
         *panels, cut = figure.subplots(1, len(maps) + 1, width_ratios=[1] * len(maps) + [1.5])

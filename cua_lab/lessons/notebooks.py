@@ -23,6 +23,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from cua_lab.doctor import real_browser
 from cua_lab.errors import LabError
 from cua_lab.files import write_text
 from cua_lab.lessons.finished_run import ONLY_PACKED
@@ -205,8 +206,6 @@ def missing_for(path: Path) -> str:
     """What a lesson needs and this machine lacks, with the fix; empty where it can run."""
     if path.stem not in REAL_BROWSER:
         return ""
-    from cua_lab.doctor import real_browser
-
     lacking = [check for check in real_browser() if check.status != "ok"]
     return "; ".join(f"{check.name} is absent: {check.fix}" for check in lacking)
 

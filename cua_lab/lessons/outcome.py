@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, INK, paper
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ def ratio_figure(
     panels: Mapping[str, np.ndarray], *, clip_low: float, clip_high: float
 ) -> "Figure":
     """A histogram of ratios for each name, with the edges of the clip."""
-    from cua_lab.viz.picture import Picture
-
     reach = max(0.5, *(1.01 * float(np.abs(np.log(r)).max()) for r in panels.values()))
     bins = np.exp(np.linspace(-reach, reach, 61))
     with paper():
@@ -59,8 +58,6 @@ def keys_of(episodes: "Sequence[EpisodeRow]") -> list[int]:
 
 def keys_figure(groups: Mapping[str, Sequence[int]], *, limit: int) -> "Figure":
     """Share of presses with 1, 2, ... keys, one panel a name; `limit` is the most in one call."""
-    from cua_lab.viz.picture import Picture
-
     with paper():
         figure = Picture(figsize=(10.5, 2.9), layout="constrained")
         grid = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
@@ -97,8 +94,6 @@ def outcome_bars(task: "TaskSummary") -> dict[str, tuple[float, float]]:
 
 def outcome_figure(tasks: "Mapping[str, TaskSummary]") -> "Figure":
     """Mean rewards with standard errors, one panel a task."""
-    from cua_lab.viz.picture import Picture
-
     with paper():
         figure = Picture(figsize=(10.5, 2.9), layout="constrained")
         grid = figure.subplots(1, len(tasks), squeeze=False)[0]

@@ -7,6 +7,7 @@ above it.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, INK, PAPER, paper
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ LANES = {
 
 def placement() -> "Figure":
     """The picture; the table below it in the lesson says the same in words."""
-    from cua_lab.viz.picture import Picture
-
     with paper():
         figure = Picture(figsize=(11, 5.2))
         axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))

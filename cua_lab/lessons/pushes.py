@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cua_lab.errors import LabError
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, INK, paper
 from cua_lab.viz.visible import plot_text, visible
 
@@ -23,8 +24,6 @@ def push_figure(
     tokens: Sequence[str], strips: Mapping[str, Sequence[float | None]], *, limit: float = 1.25
 ) -> "Figure":
     """One strip a treatment: a bar for each token, `None` where it carries no loss."""
-    from cua_lab.viz.picture import Picture
-
     for name, values in strips.items():
         if len(values) != len(tokens):
             raise LabError(f"{name!r} has {len(values)} pushes but there are {len(tokens)} tokens")

@@ -7,6 +7,7 @@ its colours.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, paper
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ FINAL, STALE = COLOURS[0], COLOURS[1]
 
 def settling_figure(pages: "Mapping[str, Sequence[Settled]]") -> "Figure":
     """A panel for each page, a row for each way to wait."""
-    from cua_lab.viz.picture import Picture
-
     longest = max(ms for ways in pages.values() for way in ways for ms in way.each_ms)
     rows = max(len(ways) for ways in pages.values())
     with paper():

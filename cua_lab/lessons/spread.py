@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
 
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, DASHES, INK, MARKERS, paper
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ def spread_of(groups: Groups) -> Spread:
 
 def spread_figure(graders: Mapping[str, Groups]) -> "Figure":
     """A panel for each grader: a column a group, a dot a member; silent groups are crossed out."""
-    from cua_lab.viz.picture import Picture
-
     with paper():
         figure = Picture(figsize=(10.5, 3.4), layout="constrained")
         panels = figure.subplots(1, len(graders), sharey=True, squeeze=False)[0]
@@ -85,8 +84,6 @@ def silence(rate: float, members: int) -> float:
 
 def silence_figure(sizes: Sequence[int]) -> "Figure":
     """That chance over the rate of success, a line for each size of a group."""
-    from cua_lab.viz.picture import Picture
-
     rates = [k / 40 for k in range(41)]
     with paper():
         figure = Picture(figsize=(8, 3.4), layout="constrained")

@@ -6,6 +6,7 @@ Invariant: tokens stand in the order in which they were said, from top to bottom
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, INK, paper
 from cua_lab.viz.visible import plot_text, visible
 
@@ -19,8 +20,6 @@ LONGEST = 44
 
 def token_bars(texts: Sequence[str], probabilities: Sequence[float]) -> "Figure":
     """One row a token; certain ones plain, open ones hatched."""
-    from cua_lab.viz.picture import Picture
-
     with paper():
         figure = Picture(figsize=(9, 0.7 + 0.29 * len(texts)), layout="constrained")
         axes = figure.subplots()

@@ -6,6 +6,7 @@ Invariant: only what was measured is drawn, each look at the step where it was t
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, DASHES, INK, MARKERS, paper
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ def warm_up_figure(
 ) -> "Figure":
     """`losses`: one a step, from step 1. `looks`: per name a share of 0..1 at some steps.
     `chance`: what blind answers reach, as a line."""
-    from cua_lab.viz.picture import Picture
-
     with paper():
         figure = Picture(figsize=(10.5, 3.5), layout="constrained")
         left, right = figure.subplots(1, 2)

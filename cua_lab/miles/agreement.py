@@ -16,6 +16,8 @@ OWN = {
     "groups": "memory and sandboxes against a steady gradient",
 }
 """Numbers that each recipe has for itself."""
+THINKS = "a policy that says what it reads is kept near its warm-up: nobody pays for the reading"
+"""Why one of our stages may have a KL penalty that the published recipe has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,4 +72,5 @@ def compare(
         "group_size": train.samples,
         "groups": train.prompts,
     }
-    return [Comparison(name, ours[name], miles[name], OWN.get(name, "")) for name in ours]
+    reasons = OWN | ({"kl_coef": THINKS} if grpo.kl_coef > 0 and train.kl_coef == 0 else {})
+    return [Comparison(name, ours[name], miles[name], reasons.get(name, "")) for name in ours]

@@ -12,6 +12,8 @@ from cua_lab.checks import Check
 from cua_lab.miles.agreement import compare
 from cua_lab.miles.cost import Costs, checkpoint_bytes, checkpoints, costs_of, mib
 from cua_lab.miles.recipe import MilesRecipe
+from cua_lab.policy.policy import COORDINATES
+from cua_lab.policy.vision import QWEN2_5_VL, QWEN3_VL
 
 PARSERS = {"qwen25": "<tool_call>", "qwen": "<tool_call>", "hermes": "<tool_call>"}
 """sglang's parser -> what the chat template must contain."""
@@ -62,8 +64,6 @@ def _parser(recipe: MilesRecipe, folder: Path) -> Check:
 
 
 def _space(recipe: MilesRecipe, family: str) -> Check:
-    from cua_lab.policy.policy import COORDINATES
-
     space, expected = recipe.tool.coordinate_space, COORDINATES.get(family)
     if expected is None:
         fix = f"use one of {', '.join(COORDINATES)}"
@@ -76,8 +76,6 @@ def _space(recipe: MilesRecipe, family: str) -> Check:
 
 def _costs(recipe: MilesRecipe) -> Costs:
     """With the model's own tokenizer and image geometry where its folder has them."""
-    from cua_lab.policy.vision import QWEN2_5_VL, QWEN3_VL
-
     folder = Path(recipe.model.path)
     geometry = QWEN2_5_VL if recipe.model.path and _family(folder) == "qwen2_5_vl" else QWEN3_VL
     if not recipe.model.path or not (folder / "tokenizer.json").is_file():

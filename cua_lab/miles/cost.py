@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from cua_lab.computer.schema import tool_schema, view_of
 from cua_lab.miles.recipe import MilesRecipe
+from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT
 from cua_lab.policy.vision import QWEN3_VL, Geometry, tokens_for
 
 SCAFFOLD_TOKENS = 40
@@ -127,8 +128,6 @@ def mib(count: float) -> str:
 
 
 def _prompt_tokens(recipe: MilesRecipe, count: Callable[[str], int]) -> int:
-    from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT
-
     system = SHORT_SYSTEM_PROMPT if recipe.agent.short_prompt else SYSTEM_PROMPT
     screen = (recipe.screen.width, recipe.screen.height)
     tool = json.dumps(tool_schema(recipe.tool.config(), screen))

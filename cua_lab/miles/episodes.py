@@ -18,11 +18,18 @@ from weakref import WeakKeyDictionary
 from cua_lab.errors import LabError
 from cua_lab.miles.recipe import MilesRecipe, from_args
 from cua_lab.miles.secrets import hide, redacted
+from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
+from cua_lab.play.episode import play
+from cua_lab.play.episode_samples import episode_samples
 from cua_lab.play.runtimes import make_runtime
+from cua_lab.policy.policy import load_vision
+from cua_lab.policy.tokenizer import load_tokenizer
 from cua_lab.serving.sampling_request import NEUTRAL, sampling_request
+from cua_lab.serving.shim import ShimTransport
+from cua_lab.stitching.codec import codec_from_tokenizer
+from cua_lab.tasks import to_hud_task
 
 if TYPE_CHECKING:
-    from cua_lab.play.agent import LabAgentConfig
     from cua_lab.play.episode import Episode
     from cua_lab.policy.vision import Vision
     from cua_lab.stitching.codec import TableCodec
@@ -70,9 +77,6 @@ class EpisodeRunner:
     def open(cls, args: Any) -> "EpisodeRunner":
         """From Miles' args."""
         from cua_lab.miles.token_sets import forbidden_ids, stop_ids
-        from cua_lab.policy.policy import load_vision
-        from cua_lab.policy.tokenizer import load_tokenizer
-        from cua_lab.stitching.codec import codec_from_tokenizer
 
         recipe = from_args(args)
         runtime = recipe.runtime
@@ -116,9 +120,6 @@ class EpisodeRunner:
     async def _play(self, ask: EpisodeRequest) -> "Episode":
         import httpx
 
-        from cua_lab.play.episode import play
-        from cua_lab.serving.shim import ShimTransport
-
         shim = ShimTransport(
             httpx.AsyncHTTPTransport(trust_env=False),
             dialect="sglang",
@@ -140,8 +141,6 @@ class EpisodeRunner:
         return replace(episode, error=episode.error and redacted(episode.error))
 
     def _config(self, ask: EpisodeRequest) -> "LabAgentConfig":
-        from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
-
         agent = self.recipe.agent
         longest = ask.sampling.get("max_new_tokens") or agent.max_tokens
         return LabAgentConfig(
@@ -160,8 +159,6 @@ class EpisodeRunner:
 
     def _convert(self, episode: "Episode") -> "list[Sample]":
         """Every sequence that shows an image; otherwise the write-off."""
-        from cua_lab.play.episode_samples import episode_samples
-
         return episode_samples(
             episode,
             self.codec,
@@ -235,8 +232,6 @@ def _sampling_options(sampling: Mapping[str, Any], temperature: float) -> dict[s
 
 
 def _task(ask: EpisodeRequest) -> Any:
-    from cua_lab.tasks import to_hud_task
-
     slug = str(ask.hud_task.get("slug"))
     row = {"prompt": [{"role": "user", "content": slug}], "label": slug}
     return to_hud_task({**row, "metadata": {"hud_task": dict(ask.hud_task)}})

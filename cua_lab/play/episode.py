@@ -19,7 +19,9 @@ import httpx
 
 from cua_lab.hud_quirks import refuse_missing_grades
 from cua_lab.pictures import read_base64
+from cua_lab.play.agent import LabAgent
 from cua_lab.serving.answers import without_surrogates
+from cua_lab.serving.client import ChatClient
 from cua_lab.stitching.turn import Turn
 
 if TYPE_CHECKING:
@@ -115,9 +117,6 @@ async def play(
     Raises only when the caller is cancelled: whatever goes wrong inside, a `CancelledError` of a
     tool or a grader included, is a failed episode with its error.
     """
-    from cua_lab.play.agent import LabAgent
-    from cua_lab.serving.client import ChatClient
-
     started = perf_counter()
     refuse_missing_grades()
     http = httpx.AsyncClient(

@@ -17,6 +17,7 @@ from cua_lab.play.ablation import OtherScreens, Screens
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.scripted import ScriptedPolicy, ScriptedTransport
 from cua_lab.serving.continuation import ExactContinuation, continuation_of
+from cua_lab.serving.server import create_app
 from cua_lab.serving.shim import ShimTransport
 
 if TYPE_CHECKING:
@@ -61,8 +62,6 @@ class Worker:
     _continuation: ExactContinuation | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        from cua_lab.serving.server import create_app
-
         self._app = create_app(self.engine)
         self._continuation = continuation_of(self.engine.policy) if self.exact else None
 

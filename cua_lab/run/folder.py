@@ -8,7 +8,8 @@
     report.html     self-contained
     checkpoint/     one folder a stage: safetensors, optimizer, RNG, step
     progress.json   which stage and phase are done, for `--resume`
-    ahead/          the next stage's warm-up while it is made (`run.warm_ahead`); then it is gone
+    stages/         records and progress of a stage that runs beside an earlier one
+                    (`run.parallel_stages`), until the run takes them over in the stages' order
     .lock           held by the process that runs here
 
 Invariant: a line is complete or absent, and every whole file is written beside its place and
@@ -21,7 +22,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ STARTED = ("progress.json", "metrics.jsonl")
 """Either of them says that a run has begun."""
 MARKS = (*STARTED, "config.yaml")
 """One of them says that a folder is a run's."""
-PARTS = ("checkpoint", "ahead", "adapter", "model", "tensorboard", "frames")
+STAGES = "stages"
+PARTS = ("checkpoint", STAGES, "adapter", "model", "tensorboard", "frames")
 """The folders in it, which a new run starts without."""
 RESULTS = ("summary.json", "viewer.json", "report.html", "data.json")
 
@@ -51,6 +53,8 @@ class RunFolder:
     """Delete an earlier run when this one begins, and not before its mistakes are found."""
     lock: int | None = None
     """The descriptor that holds the folder's lock; a child that writes here is given it."""
+    stage: str | None = None
+    """Set: records and progress are those of this stage alone, which runs beside an earlier one."""
 
     @classmethod
     def create(cls, path: Path, *, resume: bool, overwrite: bool = False) -> "RunFolder":
@@ -71,9 +75,19 @@ class RunFolder:
             (self.path / "frames").mkdir(exist_ok=True)
             yield RunFolder(self.path, lock=handle)
 
+    def of_stage(self, name: str) -> "RunFolder":
+        """The same run's folder, for a stage with records of its own; checkpoints and frames, whose
+        names are a stage's own anyway, are in their places at once."""
+        return replace(self, stage=name)
+
+    @property
+    def home(self) -> Path:
+        """Where records and progress are."""
+        return self.path if self.stage is None else self.path / STAGES / self.stage
+
     @property
     def started(self) -> bool:
-        return any((self.path / name).exists() for name in STARTED)
+        return any((self.home / name).exists() for name in STARTED)
 
     def _check(self) -> None:
         if self.resume and not self.started:
@@ -98,29 +112,29 @@ class RunFolder:
 
     def write(self, name: str, text: str) -> None:
         """Replace a whole file at once."""
-        files.write_text(self.path / name, text)
+        files.write_text(self.home / name, text)
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         self.write(name, json.dumps(to_json(value), indent=2, allow_nan=False) + "\n")
 
     def append(self, name: str, record: Mapping[str, Any]) -> None:
         """Add one line to `metrics.jsonl` or `episodes.jsonl`."""
-        files.append_line(self.path / name, json.dumps(to_json(record), allow_nan=False))
+        files.append_line(self.home / name, json.dumps(to_json(record), allow_nan=False))
 
     def records(self, name: str) -> Iterator[dict[str, Any]]:
         """The complete lines of a record file; a torn last line is left out."""
-        yield from read_lines(self.path / name)
+        yield from read_lines(self.home / name)
 
     def keep(self, wanted: Callable[[dict[str, Any]], bool]) -> None:
         """Drop the records of steps that a resumed run will do again."""
         for name in RECORD_FILES:
-            if (self.path / name).exists():
+            if (self.home / name).exists():
                 kept = [record for record in self.records(name) if wanted(record)]
                 self.write(name, "".join(json.dumps(record) + "\n" for record in kept))
 
     def sizes(self) -> dict[str, int]:
         """How long each record file is, on the disk: what a resumed run goes back to."""
-        found = {name: self.path / name for name in RECORD_FILES if (self.path / name).exists()}
+        found = {name: self.home / name for name in RECORD_FILES if (self.home / name).exists()}
         for path in found.values():
             files.flush(path)
         return {name: path.stat().st_size for name, path in found.items()}
@@ -128,7 +142,7 @@ class RunFolder:
     def cut(self, sizes: Mapping[str, int]) -> None:
         """Drop every record that is later than `sizes`; one that is gone cannot be made up for."""
         for name in RECORD_FILES:
-            path, size = self.path / name, sizes.get(name, 0)
+            path, size = self.home / name, sizes.get(name, 0)
             there = path.stat().st_size if path.exists() else 0
             if there < size:
                 raise LabError(

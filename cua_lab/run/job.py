@@ -9,12 +9,14 @@ alike. Invariant: cancelling it at any point leaves a folder that `resume=True` 
 import platform
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import metadata
 from time import perf_counter
 from typing import Any
 
 from cua_lab.recipes import Recipe, dump_recipe
 from cua_lab.records import FORMAT
+from cua_lab.run.collector import objects_set_aside
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import describe_result
 from cua_lab.run.memory import peak_rss_gib
@@ -22,7 +24,8 @@ from cua_lab.run.progress import Progress
 from cua_lab.run.recovery import is_finished, recover
 from cua_lab.run.stage import StageRun
 from cua_lab.run.stage_context import StageContext, build_stage, demonstrator_of
-from cua_lab.run.warmup_process import WarmupProcess
+from cua_lab.run.stage_processes import StageProcesses, clear_stage, most_at_once
+from cua_lab.viz.report import write_report
 
 PACKAGES = ("cua-lab", "hud", "torch", "transformers", "tokenizers", "numpy", "asyncvnc")
 
@@ -41,8 +44,6 @@ async def run_recipe(recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
         await _play(recipe, setups, held, progress)
         summary = summarise(recipe, progress)
         held.write_json("summary.json", summary)
-        from cua_lab.viz.report import write_report
-
         write_report(held.path)
     return summary
 
@@ -53,13 +54,7 @@ async def _play(
     """What is left of each stage; however it ends, the time that it took is added."""
     started, earlier = perf_counter(), progress.seconds
     try:
-        with WarmupProcess(folder) as ahead:
-            for setup, following in zip(setups, [*setups[1:], None], strict=True):
-                await ahead.adopt(setup, progress)
-                if following is not None and _warm_ahead(recipe, following, progress):
-                    ahead.start(following)
-                if not is_finished(setup.stage, progress):
-                    await StageRun.open(setup, folder, progress).run()
+        await _play_stages(recipe, setups, folder, progress)
     except BaseException:
         with suppress(OSError):  # the disk may be full: what is said is why the run ended
             progress.save_seconds(folder, earlier + perf_counter() - started)
@@ -68,8 +63,28 @@ async def _play(
     progress.save(folder)
 
 
-def _warm_ahead(recipe: Recipe, setup: StageContext, progress: Progress) -> bool:
-    return recipe.run.warm_ahead and not progress.stage(setup.stage.name).warm
+async def _play_stages(
+    recipe: Recipe, setups: Sequence[StageContext], folder: RunFolder, progress: Progress
+) -> None:
+    """Each stage in its turn: played here, or taken over from the process that plays it."""
+    left = [setup for setup in setups if not is_finished(setup.stage, progress)]
+    for setup in setups:
+        if setup not in left:
+            clear_stage(folder, setup.stage.name)
+    not_begun = [s.stage.name for s in left if not progress.stage(s.stage.name).warm]
+    with StageProcesses(folder, not_begun, most_at_once(recipe)) as beside:
+        for setup in left:
+            name = setup.stage.name
+            if beside.apart(name):
+                await beside.take_over(name, progress)
+            else:
+                await beside.play_here(name, partial(_play_here, setup, folder, progress))
+
+
+async def _play_here(setup: StageContext, folder: RunFolder, progress: Progress) -> None:
+    run = StageRun.open(setup, folder, progress)
+    with objects_set_aside():
+        await run.run()
 
 
 def summarise(recipe: Recipe, progress: Progress) -> dict[str, Any]:

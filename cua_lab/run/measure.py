@@ -55,8 +55,8 @@ def measure(episodes: Sequence[Episode]) -> Measured:
     graded = [episode for episode in episodes if episode.status != "failed"]
     actions = [action for episode in graded for action in episode.actions]
     said = [found for episode in graded for found in transcripts(episode) if found is not None]
-    if not any(found.thought for found in said):
-        said = []  # a policy that only acts
+    if not any(action.thought for action in actions if action.arguments is not None):
+        said = []  # a policy that only acts, and now and then says words instead of a call
     return Measured(
         reward=estimate(episode.reward for episode in graded),
         success=estimate(episode.success for episode in graded),

@@ -8,8 +8,6 @@ between them or the newest checkpoint is damaged, the checkpoint that is loaded 
 """
 
 import json
-import os
-import sys
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -103,7 +101,7 @@ class Progress:
     @classmethod
     def load(cls, folder: RunFolder) -> "Progress":
         """What an earlier session left; a new one where it left nothing."""
-        path = folder.path / FILE
+        path = folder.home / FILE
         if not path.exists():
             return cls()
         try:
@@ -139,20 +137,4 @@ def _measured(record: dict[str, Any] | None) -> Measured | None:
         direction_shares=record["direction_shares"],
         by_variant=variants
         and {name: known for name, found in variants.items() if (known := read_estimate(found))},
-    )
-
-
-def bar(what: str, total: int, unit: str, *, initial: int = 0) -> Any:
-    """A progress bar with the time left; silent where TQDM_DISABLE says so."""
-    from tqdm.auto import tqdm
-
-    interval = 0.1 if sys.stderr.isatty() else 10.0  # a log file needs no animation
-    return tqdm(
-        total=total,
-        initial=initial,
-        desc=what,
-        unit=unit,
-        mininterval=interval,
-        dynamic_ncols=True,
-        disable=os.environ.get("TQDM_DISABLE") == "1",  # tqdm's notebook bar does not ask
     )

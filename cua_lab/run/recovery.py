@@ -14,6 +14,12 @@ from cua_lab.errors import LabError
 from cua_lab.recipes import Recipe, Stage
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.progress import FILE, Progress, StageProgress
+from cua_lab.training.checkpoint import (
+    checkpoint_extra,
+    latest_checkpoint,
+    prune_checkpoints,
+    remove_checkpoints,
+)
 
 MANIFEST = "manifest.json"
 """Size and digest of each file of a warm-up."""
@@ -21,18 +27,18 @@ MANIFEST = "manifest.json"
 
 def recover(recipe: Recipe, folder: RunFolder) -> Progress:
     """The progress that fits the checkpoints; what was recorded after it is dropped."""
-    from cua_lab.training.checkpoint import prune_checkpoints
-
     progress = Progress.load(folder)
     if all(is_finished(stage, progress) for stage in recipe.stages):
         return progress
     if progress.saved is not None and progress.sizes is None:
         raise LabError(
-            f"{folder.path / FILE} was written by an earlier version of cua-lab, whose runs can be"
+            f"{folder.home / FILE} was written by an earlier version of cua-lab, whose runs can be"
             " looked at (cua-lab report) but not gone on with; start over with --overwrite, or"
             " choose another --name"
         )
     for stage in recipe.stages:
+        if folder.stage is None and folder.of_stage(stage.name).started:
+            continue  # its own process goes on with it
         if not is_finished(stage, progress):
             progress = _of_checkpoints(stage, folder, progress)
             prune_checkpoints(folder.checkpoints / stage.name, recipe.run.keep_checkpoints)
@@ -51,12 +57,6 @@ def is_finished(stage: Stage, progress: Progress) -> bool:
 
 def _of_checkpoints(stage: Stage, folder: RunFolder, progress: Progress) -> Progress:
     """Progress as of the newest whole checkpoint of a stage that is not finished."""
-    from cua_lab.training.checkpoint import (
-        checkpoint_extra,
-        latest_checkpoint,
-        remove_checkpoints,
-    )
-
     root = folder.checkpoints / stage.name
     state = progress.stage(stage.name)
     if state.fallback is None:  # GRPO has not begun: whatever lies there is another run's
@@ -81,7 +81,7 @@ def _begun(stage: Stage, folder: RunFolder, progress: Progress, state: StageProg
     if state.step == 0 and state.after is None:
         return progress
     record: Any = state.fallback
-    found = Progress.read(record, folder.path / FILE)
+    found = Progress.read(record, folder.home / FILE)
     found.stage(stage.name).fallback = state.fallback
     found.seconds = progress.seconds
     return found

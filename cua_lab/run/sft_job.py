@@ -22,17 +22,37 @@ from typing import TYPE_CHECKING, Any
 from cua_lab import files
 from cua_lab.computer.config import ACTIONS
 from cua_lab.dataset.prompt_format import PromptFormat, asking_of
+from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT
+from cua_lab.policy.policy import build_policy, load_policy
+from cua_lab.policy.template import chat_template
 from cua_lab.recipes.loader import to_tree
 from cua_lab.recipes.sft_recipe import AskSettings, SftRecipe, dump_sft_recipe
 from cua_lab.records import FORMAT, make_step, step_record
+from cua_lab.run.bars import bar
 from cua_lab.run.folder import RunFolder
-from cua_lab.run.progress import bar
+from cua_lab.run.job import machine, versions
+from cua_lab.run.memory import peak_rss_gib
+from cua_lab.training.checkpoint import (
+    latest_checkpoint,
+    load_checkpoint,
+    prune_checkpoints,
+    remove_checkpoints,
+    save_checkpoint,
+)
+from cua_lab.training.finetune import Finetune, precision_of
+from cua_lab.training.lora import attach
+from cua_lab.training.sft_data import (
+    ConversationReader,
+    SftDataset,
+    corpus_of_rows,
+    read_training_rows,
+)
+from cua_lab.training.trackers import Trackers
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from cua_lab.policy.policy import Policy
-    from cua_lab.training.finetune import Finetune
     from cua_lab.training.lora import Adapter
     from cua_lab.training.warmup import SftMetrics
 
@@ -65,15 +85,6 @@ def _train(
     started: float,
     on_step: "Callable[[SftMetrics], None] | None",
 ) -> dict[str, Any]:
-    from cua_lab.training.checkpoint import (
-        latest_checkpoint,
-        load_checkpoint,
-        prune_checkpoints,
-        remove_checkpoints,
-        save_checkpoint,
-    )
-    from cua_lab.training.trackers import Trackers
-
     saved = latest_checkpoint(folder.checkpoints)
     if saved is not None:
         load_checkpoint(saved, trainer, weights=adapter)
@@ -136,17 +147,6 @@ def prepare(
     """Everything a recipe names, checked: all mistakes before any work."""
     import torch
 
-    from cua_lab.policy.policy import build_policy, load_policy
-    from cua_lab.policy.template import chat_template
-    from cua_lab.training.finetune import Finetune, precision_of
-    from cua_lab.training.lora import attach
-    from cua_lab.training.sft_data import (
-        ConversationReader,
-        SftDataset,
-        corpus_of_rows,
-        read_training_rows,
-    )
-
     precision = precision_of(recipe.model)
     checkpoint = recipe.policy.checkpoint
     policy = None
@@ -202,8 +202,6 @@ def export(
 
 
 def _asking(policy: "Policy | None", settings: AskSettings) -> PromptFormat:
-    from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT
-
     prompts = {"long": SYSTEM_PROMPT, "short": SHORT_SYSTEM_PROMPT, "none": None}
     system = prompts[settings.system]
     if policy is not None:
@@ -227,9 +225,6 @@ def _record(recipe: SftRecipe, metrics: "SftMetrics") -> dict[str, Any]:
 
 
 def _summary(recipe: SftRecipe, trainer: "Finetune", file: Path, seconds: float) -> dict[str, Any]:
-    from cua_lab.run.job import machine, versions
-    from cua_lab.run.memory import peak_rss_gib
-
     return {
         "format": FORMAT,
         "recipe": recipe.name,

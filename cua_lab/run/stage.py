@@ -17,13 +17,16 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from cua_lab import files
+from cua_lab.dataset.prompt_format import asking_of
 from cua_lab.demonstrators import players_of
 from cua_lab.demonstrators.recorder import Recorder
 from cua_lab.play.ablation import blank, screens_of
 from cua_lab.play.episode import Episode
+from cua_lab.play.episode_samples import as_failed, episode_samples
 from cua_lab.play.reading import transcripts
 from cua_lab.play.scripted import in_turn
 from cua_lab.play.worker import Plan
+from cua_lab.policy.policy import load_policy
 from cua_lab.records import (
     EpisodeRow,
     Step,
@@ -33,14 +36,22 @@ from cua_lab.records import (
     step_record,
     to_json,
 )
+from cua_lab.run.bars import bar
+from cua_lab.run.engines import open_engine
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.graded import GradedSteps, check_graded
 from cua_lab.run.measure import Measured, measure
-from cua_lab.run.progress import Progress, StageProgress, bar
+from cua_lab.run.progress import Progress, StageProgress
 from cua_lab.run.recovery import whole_warm_up, write_manifest
 from cua_lab.run.stage_context import StageContext, demonstrator_of, new_policy
 from cua_lab.run.tally import Tally
 from cua_lab.seeds import derive_seed
+from cua_lab.stitching.codec import codec_from_tokenizer
+from cua_lab.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from cua_lab.training.trainer import GRPOTrainer, advantages_of
+from cua_lab.training.warmup import sft_steps
+from cua_lab.viz.frames import frames_of
+from cua_lab.viz.payload import viewer_payload
 
 if TYPE_CHECKING:
     from cua_lab.dataset.prompt_format import PromptFormat
@@ -50,7 +61,6 @@ if TYPE_CHECKING:
     from cua_lab.run.engines import AnyEngine, AnyWorker
     from cua_lab.stitching.codec import TableCodec
     from cua_lab.stitching.sample import Sample
-    from cua_lab.training.trainer import GRPOTrainer
 
 PICTURED = 16
 """Start states whose screenshots are kept for the film strips, before and after: those first that
@@ -75,10 +85,6 @@ class StageRun:
     @classmethod
     def open(cls, setup: StageContext, folder: RunFolder, progress: Progress) -> "StageRun":
         """Build the stage's policy and engine, from its warm-up where there is one."""
-        from cua_lab.policy.policy import load_policy
-        from cua_lab.run.engines import open_engine
-        from cua_lab.stitching.codec import codec_from_tokenizer
-
         state = progress.stage(setup.stage.name)
         demonstrator = demonstrator_of(setup)
         warm = load_policy(whole_warm_up(folder, setup.stage.name)) if state.warm else None
@@ -124,13 +130,11 @@ class StageRun:
 
     async def warm_up(self) -> None:
         """Learn from demonstrations, and save the policy that did."""
-        from cua_lab.training.warmup import sft_steps
-
         stage, sft = self.setup.stage, self.setup.stage.sft
-        config = sft.config(derive_seed(self.setup.seed, stage.name, "sft"))
+        seed = derive_seed(self.setup.seed, stage.name, "sft")
         await self._record_demonstrations()
         with bar(f"{stage.name}: warm-up", sft.steps, "step") as progress:
-            steps = sft_steps(self.policy, self.demonstrator, config)
+            steps = sft_steps(self.policy, self.demonstrator, sft, seed=seed)
             for metrics in steps:
                 self.tally.add_seconds(sft=metrics.seconds)
                 self.tally.add_work(sft=metrics.sequence_tokens)
@@ -183,9 +187,6 @@ class StageRun:
     # ─── GRPO ─────────────────────────────────────────────────────────
 
     async def _grpo(self) -> None:
-        from cua_lab.training.checkpoint import latest_checkpoint, load_checkpoint
-        from cua_lab.training.trainer import GRPOTrainer
-
         stage, every = self.setup.stage, self.setup.recipe.run.checkpoint_every
         trainer = GRPOTrainer(self.policy, stage.grpo, temperature=stage.agent.temperature)
         saved = latest_checkpoint(self._checkpoints)
@@ -242,8 +243,6 @@ class StageRun:
 
     def _judged(self, episodes: list[Episode], made: "Sequence[Sequence[Sample]]") -> list[Episode]:
         """The episodes for the records: one that training wrote off is a failed one."""
-        from cua_lab.play.episode_samples import as_failed
-
         judged = [
             as_failed(episode, parts[0].reason) if parts[0].status == "failed" else episode
             for episode, parts in zip(episodes, made, strict=True)
@@ -253,8 +252,6 @@ class StageRun:
 
     def samples(self, episode: Episode) -> "list[Sample]":
         """What training gets of an episode; a failed one becomes its write-off."""
-        from cua_lab.play.episode_samples import episode_samples
-
         return episode_samples(
             episode,
             self.codec,
@@ -265,10 +262,6 @@ class StageRun:
 
     def _save_viewer(self, episodes: Sequence[Episode], samples: "Sequence[Sample]") -> None:
         """The best and the worst of the last step's first group, token by token."""
-        from cua_lab.training.trainer import advantages_of
-        from cua_lab.viz.frames import frames_of
-        from cua_lab.viz.payload import viewer_payload
-
         advantages = advantages_of(samples, self.setup.stage.grpo).values
         group = [i for i, s in enumerate(samples) if s.group == samples[0].group and s.counts]
         if not group:
@@ -340,7 +333,7 @@ class StageRun:
         return await self.worker.play_scripted(
             plans,
             lambda plan: players.random_player(
-                stage.tasks.template,
+                plan.task.id,
                 seed=plan.seed,
                 keys_per_turn=keys or 1.0,
                 max_keys=stage.tool.max_keys_per_call,
@@ -354,10 +347,10 @@ class StageRun:
         players = players_of(self.setup.package)
         found = {
             variant.name: players.best_blind(
-                stage.tasks.template,
+                variant.template,
                 variant.args,
                 max_keys=stage.tool.max_keys_per_call,
-                turns=stage.agent.max_turns,
+                turns=variant.args.get("turns", stage.agent.max_turns),
             ).actions
             for variant in self.setup.variants
         }
@@ -443,8 +436,6 @@ class StageRun:
         return self.folder.checkpoints / self.setup.stage.name
 
     def _checkpoint(self, trainer: "GRPOTrainer") -> None:
-        from cua_lab.training.checkpoint import save_checkpoint
-
         self.state.step = trainer.state.step
         save_checkpoint(
             self._checkpoints,
@@ -457,8 +448,6 @@ class StageRun:
 
     def _asking(self) -> "PromptFormat":
         """How the policy is asked, for whoever evaluates or serves a checkpoint."""
-        from cua_lab.dataset.prompt_format import asking_of
-
         config = self.setup.config
         return asking_of(
             self.policy,

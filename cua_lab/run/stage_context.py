@@ -8,21 +8,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cua_lab.computer.schema import tool_schema
 from cua_lab.demonstrators import players_of
+from cua_lab.demonstrators.demos import PromptContext, corpus_of
 from cua_lab.demonstrators.recorder import Recorder
 from cua_lab.env_package import EnvPackage, env_package
 from cua_lab.errors import LabError
 from cua_lab.hud_quirks import template_parameters
+from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
+from cua_lab.play.runtimes import make_runtime
 from cua_lab.play.worker import Plan
+from cua_lab.policy.policy import build_policy, load_policy
 from cua_lab.recipes import Recipe, Stage
 from cua_lab.seeds import derive_seed
 from cua_lab.serving.sampling_request import sampling_request
+from cua_lab.tasks import with_args
 
 if TYPE_CHECKING:
     from hud.eval import Task
 
-    from cua_lab.demonstrators.demos import Demonstrator, PromptContext
-    from cua_lab.play.agent import LabAgentConfig
+    from cua_lab.demonstrators.demos import Demonstrator
     from cua_lab.policy.policy import Policy
 
 
@@ -34,6 +39,8 @@ class Variant:
     """What it varies in, such as the page; the template where nothing varies."""
     args: Mapping[str, Any]
     """All arguments but the seed."""
+    template: str = ""
+    """What it is played on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +64,10 @@ class StageContext:
         """One start state, of the variant whose turn it is."""
         from hud.eval import Task
 
-        tasks = self.stage.tasks
         variant = self.variants[turn % len(self.variants)]
         return Task(
             env=self.package.name,
-            id=tasks.template,
+            id=variant.template,
             args={**variant.args, "seed": seed},
             slug=variant.name,
         )
@@ -113,9 +119,6 @@ class StageContext:
 
 def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
     """Check a stage against its env package and build what plays it."""
-    from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
-    from cua_lab.play.runtimes import make_runtime
-
     package = env_package(stage.tasks.package)
     _check_ablations(package, stage)
     agent = stage.agent
@@ -157,43 +160,52 @@ def _check_ablations(package: EnvPackage, stage: Stage) -> None:
 
 def _variants(package: EnvPackage, stage: Stage) -> tuple[Variant, ...]:
     """The stage's tasks, with arguments checked by name and type."""
-    fixed = _template_args(package, stage, stage.tasks.args)
+    template = stage.tasks.template
+    fixed = _template_args(package, stage, template, stage.tasks.args)
     for name, values in stage.tasks.vary.items():
         if name in ("turns", "width", "height"):
             raise LabError(f"tasks.vary: {name} is the same for every episode of a stage")
         return tuple(
-            Variant(str(value), _template_args(package, stage, {**stage.tasks.args, name: value}))
+            Variant(
+                str(value),
+                _template_args(package, stage, template, {**stage.tasks.args, name: value}),
+                template,
+            )
             for value in values
         )
-    return (Variant(stage.tasks.template, fixed),)
+    size = {name: fixed[name] for name in ("width", "height") if name in fixed}
+    return (
+        Variant(template, fixed, template),
+        *(
+            Variant(name, _template_args(package, stage, name, size | dict(args)), name)
+            for name, args in stage.tasks.also.items()
+        ),
+    )
 
 
-def _template_args(package: EnvPackage, stage: Stage, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments on top of the template's own, and the number of turns."""
-    from cua_lab.tasks import with_args
-
+def _template_args(
+    package: EnvPackage, stage: Stage, name: str, args: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Arguments on top of the template's own, and the number of turns: of several templates each
+    has its own, within the agent's."""
     tasks = stage.tasks
     templates = package.templates
-    if tasks.template not in templates:
-        raise LabError(
-            f"{tasks.package} has no template {tasks.template!r}; it has {', '.join(templates)}"
-        )
-    template = templates[tasks.template]
+    if name not in templates:
+        raise LabError(f"{tasks.package} has no template {name!r}; it has {', '.join(templates)}")
+    template = templates[name]
     defaults = {
-        name: parameter.default
-        for name, parameter in template_parameters(package.env, tasks.template).items()
+        argument: parameter.default
+        for argument, parameter in template_parameters(package.env, name).items()
         if parameter.default is not inspect.Parameter.empty
     }
     if "turns" in defaults:
-        defaults["turns"] = stage.agent.max_turns
+        own = defaults["turns"] if tasks.also else stage.agent.max_turns
+        defaults["turns"] = min(own, stage.agent.max_turns)
     return {**defaults, **with_args(template(), args)}
 
 
 def scene_of(setup: StageContext) -> "PromptContext":
     """What the agent says around every conversation, for the demonstrations."""
-    from cua_lab.computer.schema import tool_schema
-    from cua_lab.demonstrators.demos import PromptContext
-
     args = setup.variants[0].args
     size = (args["width"], args["height"])
     return PromptContext(
@@ -209,13 +221,13 @@ def demonstrator_of(setup: StageContext) -> "Demonstrator":
     players = players_of(setup.package)
     each = [
         players.demonstrator(
-            stage.tasks.template,
+            variant.template,
             scene_of(setup),
             variant.args,
             {**stage.sft.player, **({"think": stage.sft.think} if stage.sft.think else {})},
             space=stage.tool.coordinate_space,
             max_keys=stage.tool.max_keys_per_call,
-            turns=stage.agent.max_turns,
+            turns=variant.args.get("turns", stage.agent.max_turns),
             seed=derive_seed(setup.seed, stage.name, "demonstrations"),
         )
         for variant in setup.variants
@@ -229,9 +241,6 @@ def demonstrator_of(setup: StageContext) -> "Demonstrator":
 
 def new_policy(setup: StageContext, demonstrator: "Demonstrator") -> "Policy":
     """The policy before the warm-up: a checkpoint, or a small one with random weights."""
-    from cua_lab.demonstrators.demos import corpus_of
-    from cua_lab.policy.policy import build_policy, load_policy
-
     settings = setup.stage.policy
     if settings.checkpoint is not None:
         return load_policy(settings.checkpoint)

@@ -63,6 +63,17 @@ class Tally:
     def add_work(self, **parts: int) -> None:
         _add(self.work, parts)
 
+    def add(self, other: "Tally") -> None:
+        """What a stage has done that counted for itself; its memory is not added, it is another
+        process's."""
+        for name in ("episodes", "divergences", "seconds", "work"):
+            _add(getattr(self, name), getattr(other, name))
+        self.tokens = (TokenLedger(**self.tokens) + TokenLedger(**other.tokens)).as_dict()
+        for name in ("logprob_gap_max", "first_ratio_max_error"):
+            value = getattr(other, name)
+            if value is not None:
+                setattr(self, name, _largest(getattr(self, name), value))
+
     def add_memory(self, gib: float) -> None:
         self.memory_gib = _largest(self.memory_gib, gib)
 

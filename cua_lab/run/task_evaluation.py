@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from cua_lab.engine.engine import Engine
 from cua_lab.env_package import EnvPackage
 from cua_lab.errors import LabError
 from cua_lab.pictures import data_url, png_bytes
@@ -28,6 +29,8 @@ from cua_lab.serving.loopback import open_transport
 from cua_lab.serving.server_check import check_server
 from cua_lab.stats import Estimate, Rate, estimate, wilson
 from cua_lab.tasks import row_of, select, to_hud_task, with_args
+from cua_lab.viz.filmstrip import filmstrip
+from cua_lab.viz.page import page_of
 
 if TYPE_CHECKING:
     from hud.eval import Task
@@ -89,8 +92,6 @@ class TaskReport:
 
     def to_html(self, title: str = "Tasks") -> str:
         """A self-contained page: the rates, then film strips."""
-        from cua_lab.viz.page import page_of
-
         rows = [("all", self.overall), *self.by_task.items()]
         most = max(1, min(PICTURED, PICTURES // max(1, len(self.by_task))))
         tasks = []
@@ -142,8 +143,6 @@ def format_estimate(reward: Estimate | None) -> str:
 
 
 def _strip(episode: Episode, space: str) -> dict[str, str]:
-    from cua_lab.viz.filmstrip import filmstrip
-
     strip = filmstrip(episode, coordinate_space=space)
     said = {True: "success", False: "no success", None: "graded"}[episode.success]
     return {
@@ -225,8 +224,6 @@ async def play_with_policy(
     on_episode: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
     """A policy in this process plays."""
-    from cua_lab.engine.engine import Engine
-
     engine = Engine(policy, max_batch=concurrency, threads=threads)
     try:
         worker = Worker(engine, config, runtime, concurrency=concurrency, on_episode=on_episode)

@@ -11,7 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from cua_lab.computer.config import ToolConfig
+from cua_lab.computer.coordinates import View
+from cua_lab.computer.schema import CallError, parse_call
 from cua_lab.demonstrators.demos import ClickPlayer, Demo, Demonstrator
+from cua_lab.policy.plain_sampling import sample
 from cua_lab.training.warmup import make_prompt
 
 if TYPE_CHECKING:
@@ -51,8 +55,6 @@ def probe(
     seed: int = 0,
 ) -> Probe:
     """Sample answers to demos `first`.. (far from those trained on) and read them."""
-    from cua_lab.policy.plain_sampling import sample
-
     demos = [player(first + i) for i in range(count)]
     prompts = [make_prompt(policy, demo) for demo in _with_screens(demos, screens)]
     answers = sample(policy, prompts, max_tokens=max_tokens, seed=seed, temperature=temperature)
@@ -68,10 +70,6 @@ def probe(
 
 def read_call(text: str, *, max_keys: int = 20) -> dict[str, Any] | None:
     """The arguments of an answer that is one canonical, acceptable call; else None."""
-    from cua_lab.computer.config import ToolConfig
-    from cua_lab.computer.coordinates import View
-    from cua_lab.computer.schema import CallError, parse_call
-
     match = CALL.fullmatch(text)
     if match is None:
         return None

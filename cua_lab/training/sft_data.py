@@ -31,13 +31,14 @@ from cua_lab.dataset.spaces import Space, as_space
 from cua_lab.errors import LabError
 from cua_lab.pictures import open_rgb
 from cua_lab.policy.scoring import Example
+from cua_lab.policy.template import render_text
+from cua_lab.policy.tokenizer import Corpus, phrases_of, train_tokenizer
 from cua_lab.policy.vision import tokens_of
 from cua_lab.recipes.sft_recipe import DataSettings
 from cua_lab.training.warmup import SftExample
 
 if TYPE_CHECKING:
     from cua_lab.policy.policy import Policy
-    from cua_lab.policy.tokenizer import Corpus
 
 Message = dict[str, Any]
 CORPUS = 500
@@ -285,9 +286,6 @@ def _from_easy_to_hard(
 
 def corpus_of_rows(reader: ConversationReader) -> "Corpus":
     """The text that a new policy's tokenizer is trained on: the rows as they are rendered."""
-    from cua_lab.policy.template import render_text
-    from cua_lab.policy.tokenizer import Corpus, phrases_of, train_tokenizer
-
     bare = train_tokenizer(Corpus(()))
     texts = []
     for index in range(min(CORPUS, len(reader.rows))):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cua_lab.errors import LabError
+from cua_lab.play.api_keys import load_key
 from cua_lab.recipes.sft_recipe import TrackSettings, WandbSettings
 
 
@@ -45,8 +46,6 @@ class Wandb:
     """A run of Weights & Biases; going on with a training goes on with its run."""
 
     def __init__(self, settings: WandbSettings, folder: Path, config: Mapping[str, Any]) -> None:
-        from cua_lab.play.api_keys import load_key
-
         try:
             import wandb
         except ModuleNotFoundError as error:

@@ -205,8 +205,11 @@ class GRPOTrainer:
         return dict(zip(rows, weights.tolist(), strict=True))
 
     def _warm_lr(self) -> float:
-        """Linear from lr / warmup_steps to lr, then constant."""
+        """Linear from lr / warmup_steps to lr, constant, linear down over the last steps."""
         share = (self.state.updates + 1) / max(1, self.settings.warmup_steps)
+        if self.settings.cooldown_steps:
+            left = self.settings.steps - self.state.step + 1  # this step among them
+            share = min(share, max(0, left) / (self.settings.cooldown_steps + 1))
         lr = self.settings.lr * min(1.0, share)
         for group in self.optimizer.param_groups:
             group["lr"] = lr

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from cua_lab.errors import LabError
 from cua_lab.policy.scoring import Example, collate, score
 from cua_lab.policy.template import encode, expand_images, render
 from cua_lab.policy.vision import tokens_of
+from cua_lab.recipes.settings import SftSettings
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -48,30 +49,6 @@ class SftExample:
                 f"none of {len(self.example.ids)} tokens carries loss; "
                 "a demo needs at least one assistant message"
             )
-
-
-@dataclass(frozen=True, slots=True)
-class SftConfig:
-    """Numbers of the warm-up."""
-
-    steps: int = 400
-    batch: int = 32
-    """Demos a step."""
-    demonstrations: int = 4000
-    """Distinct demos; they come again in a new order."""
-    lr: float = 1.5e-3
-    warmup_steps: int = 20
-    cooldown_steps: int = 20
-    """Last steps, in which the rate falls to zero."""
-    weight_decay: float = 0.0
-    grad_clip: float = 1.0
-    stop_at: float | None = None
-    """Cool down and stop once `check` says at least this."""
-    check_every: int = 25
-    optimizer: Literal["adamw", "muon"] = "adamw"
-    muon_lr: float = 2e-2
-    """Of the hidden matrices, with Muon."""
-    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,53 +129,58 @@ class SftSteps:
     next, and GRPO would start from whichever it was.
     """
 
-    def __init__(self, policy: "Policy", player: Demonstrator, config: SftConfig) -> None:
-        self._policy, self._player, self._config = policy, player, config
-        self._step, self._last = 0, config.steps
+    def __init__(
+        self, policy: "Policy", player: Demonstrator, settings: SftSettings, *, seed: int = 0
+    ) -> None:
+        self._policy, self._player, self._settings = policy, player, settings
+        self._seed, self._step, self._last = seed, 0, settings.steps
 
     def cool_down(self) -> None:
         """End after `cooldown_steps` more steps; once begun, it only goes on."""
-        self._last = min(self._last, self._step + self._config.cooldown_steps)
+        self._last = min(self._last, self._step + self._settings.cooldown_steps)
 
     def __iter__(self) -> Iterator[SftMetrics]:
-        config = self._config
-        optimizers = make_optimizers(self._policy, config)
-        demos = demo_stream(self._player, config.demonstrations, config.seed)
+        settings = self._settings
+        optimizers = make_optimizers(self._policy, settings)
+        demos = demo_stream(self._player, settings.demonstrations, self._seed)
 
         def examples() -> list[SftExample]:
-            return [make_example(self._policy, next(demos)) for _ in range(config.batch)]
+            return [make_example(self._policy, next(demos)) for _ in range(settings.batch)]
 
         with ThreadPoolExecutor(1, "demos") as ahead:  # torch leaves the other core to it
             batch = examples()
             while self._step < self._last:
                 self._step += 1
                 started = time.perf_counter()
-                for optimizer, lr in zip(optimizers, (config.lr, config.muon_lr), strict=False):
+                for optimizer, lr in zip(optimizers, (settings.lr, settings.muon_lr), strict=False):
                     set_rate(optimizer, lr * self._share())
                 following = ahead.submit(examples) if self._step < self._last else None
-                metrics = sft_step(self._policy, optimizers, batch, config, self._step)
+                metrics = sft_step(self._policy, optimizers, batch, settings, self._step)
                 if following is not None:
                     batch = following.result()  # before the caller plays with the policy
                 yield replace(metrics, seconds=time.perf_counter() - started)
 
     def _share(self) -> float:
         """Of the full rate: up over `warmup_steps`, flat, down over the last `cooldown_steps`."""
-        config = self._config
-        up = self._step / max(1, config.warmup_steps)
-        down = (self._last - self._step + 1) / (config.cooldown_steps + 1)
+        settings = self._settings
+        up = self._step / max(1, settings.warmup_steps)
+        down = (self._last - self._step + 1) / (settings.cooldown_steps + 1)
         return min(1.0, up, down)
 
 
-def sft_steps(policy: "Policy", player: Demonstrator, config: SftConfig) -> SftSteps:
+def sft_steps(
+    policy: "Policy", player: Demonstrator, settings: SftSettings, *, seed: int = 0
+) -> SftSteps:
     """Train in place, one update for each value taken; the caller may stop at any."""
-    return SftSteps(policy, player, config)
+    return SftSteps(policy, player, settings, seed=seed)
 
 
 def sft(
     policy: "Policy",
     player: Demonstrator,
-    config: SftConfig,
+    settings: SftSettings,
     *,
+    seed: int = 0,
     check: Callable[[int], float] | None = None,
     on_step: Callable[[SftMetrics], None] | None = None,
     progress: bool = True,
@@ -207,11 +189,11 @@ def sft(
     from tqdm.auto import tqdm
 
     history: list[SftMetrics] = []
-    bar = tqdm(total=config.steps, desc="SFT", unit="step", disable=None if progress else True)
+    bar = tqdm(total=settings.steps, desc="SFT", unit="step", disable=None if progress else True)
     with bar:
-        steps = sft_steps(policy, player, config)
+        steps = sft_steps(policy, player, settings, seed=seed)
         for metrics in steps:
-            due = metrics.step % config.check_every == 0 or metrics.step == config.steps
+            due = metrics.step % settings.check_every == 0 or metrics.step == settings.steps
             if check is not None and due:
                 metrics = replace(metrics, check=check(metrics.step))
             history.append(metrics)
@@ -219,12 +201,12 @@ def sft(
                 on_step(metrics)
             bar.update()
             bar.set_postfix(_shown(metrics), refresh=False)
-            if metrics.check is not None and metrics.check >= (config.stop_at or math.inf):
+            if metrics.check is not None and metrics.check >= (settings.stop_at or math.inf):
                 steps.cool_down()
     return history
 
 
-def make_optimizers(policy: "Policy", config: SftConfig) -> tuple[torch.optim.Optimizer, ...]:
+def make_optimizers(policy: "Policy", settings: SftSettings) -> tuple[torch.optim.Optimizer, ...]:
     """AdamW for everything, or Muon for the hidden matrices and AdamW for the rest.
 
     AdamW, fused: 1 ms a step instead of 6. A beta2 of .95 forgets the first, large gradients soon.
@@ -232,18 +214,18 @@ def make_optimizers(policy: "Policy", config: SftConfig) -> tuple[torch.optim.Op
     valid, against 92% with .999, and vision emerged 50 steps earlier.
     """
     parameters = [p for p in policy.model.parameters() if p.requires_grad]
-    hidden = hidden_matrices(policy.model) if config.optimizer == "muon" else []
+    hidden = hidden_matrices(policy.model) if settings.optimizer == "muon" else []
     taken = set(map(id, hidden))
     adamw = torch.optim.AdamW(
         [p for p in parameters if id(p) not in taken],
-        lr=config.lr,
+        lr=settings.lr,
         betas=(0.9, 0.95),
-        weight_decay=config.weight_decay,
+        weight_decay=settings.weight_decay,
         fused=True,
     )
     if not hidden:
         return (adamw,)
-    return adamw, torch.optim.Muon(hidden, lr=config.muon_lr, weight_decay=config.weight_decay)
+    return adamw, torch.optim.Muon(hidden, lr=settings.muon_lr, weight_decay=settings.weight_decay)
 
 
 def hidden_matrices(model: torch.nn.Module) -> list[torch.nn.Parameter]:
@@ -271,7 +253,7 @@ def sft_step(
     policy: "Policy",
     optimizers: Sequence[torch.optim.Optimizer],
     batch: Sequence[SftExample],
-    config: SftConfig,
+    settings: SftSettings,
     step: int,
 ) -> SftMetrics:
     """One update on one batch."""
@@ -279,7 +261,7 @@ def sft_step(
     loss, tokens = sft_loss(policy, batch)
     policy.model.zero_grad(set_to_none=True)
     loss.backward()
-    norm = torch.nn.utils.clip_grad_norm_(policy.model.parameters(), config.grad_clip)
+    norm = torch.nn.utils.clip_grad_norm_(policy.model.parameters(), settings.grad_clip)
     for optimizer in optimizers:
         optimizer.step()
     return SftMetrics(

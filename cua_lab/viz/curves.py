@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cua_lab.records import Step
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.runfiles import Run, read_run
 from cua_lab.viz.style import COLOURS, DASHES, INK, MARKERS, paper
 
@@ -57,8 +58,6 @@ READS = Panel("Screens read", "share said without a mistake", lambda s: s.screen
 
 def curves(run: Run | str | Path, *, title: str | None = None) -> "Figure":
     """Reward, success, valid calls, entropy, ratio and zero-variance groups over GRPO steps."""
-    from cua_lab.viz.picture import Picture
-
     run = run if isinstance(run, Run) else read_run(run)
     with paper():
         figure = Picture(figsize=(10.5, 5.6), layout="constrained")

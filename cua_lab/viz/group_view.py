@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cua_lab.errors import LabError
 from cua_lab.training.advantages import Scale, group_advantages
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, INK, PAPER, paper
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ def group_view(group: Sequence[Any], *, scale: Scale = "std", title: str = "") -
 
     `group`: rewards (`None` for a failed member), or samples or episodes (`reward`, `status`).
     """
-    from cua_lab.viz.picture import Picture
-
     if not group:
         raise LabError("a group view needs at least one member")
     rewards = [_reward(member) for member in group]

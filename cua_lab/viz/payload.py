@@ -30,6 +30,7 @@ from typing import Any, Protocol
 
 from cua_lab.errors import LabError
 from cua_lab.pictures import to_rgb
+from cua_lab.stitching.codec import UnownedId
 from cua_lab.viz.frames import Frame, png_uri
 from cua_lab.viz.visible import visible, visible_label
 
@@ -116,7 +117,10 @@ def token_text(codec: Codec, token_id: int) -> str:
     r"""An id's text; bytes that are not a whole character show as `\xe2`, never as U+FFFD."""
     if token_id in codec.control:
         return codec.control[token_id]
-    return codec.token_bytes(token_id).decode("utf-8", errors="backslashreplace")
+    try:
+        return codec.token_bytes(token_id).decode("utf-8", errors="backslashreplace")
+    except UnownedId:  # checkpoints pad their vocabulary, and a server may sample such a row
+        return f"<id {token_id}>"
 
 
 def _name(member: Any, index: int | None) -> str:

@@ -15,6 +15,8 @@ from cua_lab.dataset.grounding import box_of, flatten_action, point_of
 from cua_lab.dataset.quality import Verdict
 from cua_lab.errors import LabError
 from cua_lab.pictures import open_rgb
+from cua_lab.viz.picture import Picture
+from cua_lab.viz.visible import plot_text, visible_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,8 +38,6 @@ def picture_wall(
     space: str | None = None,
 ) -> "Figure":
     """Up to `rows` rows of each kind. `space` is the file's, for rows that do not say."""
-    from cua_lab.viz.picture import Picture
-
     good = list(accepted)[: columns * rows]
     bad = _spread(rejected, columns * rows)
     lines = -(-len(good) // columns) + -(-len(bad) // columns)
@@ -126,6 +126,4 @@ def _mark(
 
 def _short(text: Any, lines: int) -> str:
     words = text if isinstance(text, str) and text.strip() else "(no instruction)"
-    from cua_lab.viz.visible import plot_text, visible_label
-
     return "\n".join(textwrap.wrap(plot_text(visible_label(" ".join(words.split()))), 40)[:lines])

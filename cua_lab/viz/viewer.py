@@ -31,12 +31,14 @@ class MaskViewer(anywidget.AnyWidget):
     def save_html(self, path: str | Path) -> Path:
         """Write a page that works offline, from `file://`, under `default-src 'none'`."""
         style = page.asset("viewer.css") + _BACKDROP
-        block = page.viewer_block("viewer-data", self.payload)
-        title = self.payload["title"]
-        script = page.viewer_script()
-        return page.write_page(
-            path, page.page(title=title, body=f"<main>{block}</main>", style=style, script=script)
+        html = page.page_of(
+            "viewer.html.jinja",
+            title=self.payload["title"],
+            style=style,
+            script=page.viewer_script(),
+            payload=self.payload,
         )
+        return page.write_page(path, html)
 
     def __repr__(self) -> str:
         members = "; ".join(f"{m['name']}: {summary(m)}" for m in self.payload["members"])

@@ -21,7 +21,7 @@ from cua_lab.demonstrators.demos import (
     demo_stream,
 )
 from cua_lab.desktop.apps import Game2048, boards2048
-from cua_lab.desktop.apps.reading import board_thought, keys_along
+from cua_lab.desktop.apps.reading import LETTERS, board_thought, keys_along
 from cua_lab.errors import LabError
 
 TOOL = tool_schema(ToolConfig(coordinate_space="0-1000", max_keys_per_call=20), (128, 128))
@@ -127,6 +127,23 @@ def test_a_recipe_names_what_is_said() -> None:
     assert [first, second] == [said.split()[0] for said in thoughts(READING(0))]
     with pytest.raises(LabError, match="think is 'aloud'; a player of 2048 says transcript, pair"):
         ReadingPlayer(SCENE, "Go.", think="aloud")
+
+
+def test_a_clicker_says_the_colours_of_the_cells_and_the_one_to_click() -> None:
+    for index in range(40):
+        player = ClickPlayer(SCENE, level=2, think="grid", noise=0.0)
+        demo, app = player(index), player.app_of(index)
+        grid, cell = thoughts(demo)[0].split()
+        rows = grid.split("/")
+        row, column = int(cell[0]) - 1, int(cell[1]) - 1
+        x, y = app.target.box.center
+        assert (row, column) == (y // 32, x // 32)
+        here = {LETTERS[t.colour] for t in app.things if t.box.center[1] // 32 == row
+                and t.box.center[0] // 32 == column}  # fmt: skip
+        assert rows[row][column] in here
+        assert {c for r in rows for c in r} - {"0"} <= {LETTERS[t.colour] for t in app.things}
+    with pytest.raises(LabError, match="think is 'pair'; a player of targets says grid"):
+        ClickPlayer(SCENE, think="pair")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from cua_lab.demonstrators.demos import corpus_of
 from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy, load_policy
 from cua_lab.recipes import load_recipe
+from cua_lab.recipes.settings import SftSettings
 from cua_lab.run.stage_context import StageContext, build_stage, demonstrator_of
-from cua_lab.training.warmup import SftConfig, sft
+from cua_lab.training.warmup import sft
 from tests.engines.servers import SERVERS, Server
 
 SHAPE = Shape(hidden=64, layers=2, vision_hidden=64, heads=2, grid_side=6)
@@ -56,16 +57,15 @@ def checkpoints(
     policy = build_policy(SHAPE, corpus_of((player,), count=40), seed=0)
     folders = []
     for number, steps in enumerate((24, 4)):
-        config = SftConfig(
+        config = SftSettings(
             steps=steps,
             batch=8,
             demonstrations=64,
             lr=4e-3,
             warmup_steps=3,
             cooldown_steps=4,
-            seed=number,
         )
-        sft(policy, player, config, progress=False)
+        sft(policy, player, config, seed=number, progress=False)
         folder = policy.save(tmp_path_factory.mktemp("checkpoint") / f"step-{number}")
         folders.append(folder)
     first, second = (Trained(folder, load_policy(folder)) for folder in folders)

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from cua_lab.desktop.apps import Game2048, boards2048
+from cua_lab.desktop.apps import Game2048, boards2048, rules2048
+from cua_lab.desktop.apps.reading import board_thought, keys_along
 from cua_lab.envs.browser.env import env as browser
 from cua_lab.envs.lab import blind
 from cua_lab.envs.lab.env import env as lab
@@ -13,6 +14,8 @@ from cua_lab.errors import LabError
 READ = [
     ("2048-near-win", {}, 2, 0.32),
     ("2048-near-win", {"merges": 1}, 1, 0.56),
+    ("2048-best-merge", {}, 1, 0.7),
+    ("2048-best-merge", {"keys": 2}, 2, 0.75),
     ("targets-click", {"level": 1}, 1, 0.14),
     ("targets-click", {"level": 2}, 1, 0.14),
     ("targets-click", {"level": 3}, 1, 0.14),
@@ -86,3 +89,15 @@ def test_boards_differ_and_come_again_with_their_seed() -> None:
 def test_a_board_that_cannot_be_is_refused(target, merges, message) -> None:
     with pytest.raises(LabError, match=message):
         boards2048.near_win(target, merges, 0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_line_of_the_largest_pair_is_the_one_that_gains_most_in_the_middle_of_a_game(
+    seed,
+) -> None:
+    board = boards2048.mid_game(seed)
+    said = keys_along(board_thought(board))
+    gains = {key: rules2048.move(board, key)[1] for key in boards2048.DIRECTIONS}
+    other = max(gain for key, gain in gains.items() if key not in said)
+    assert {gains[key] for key in said} == {boards2048.best_gain(board)}
+    assert boards2048.best_gain(board) >= 2 * other

@@ -8,7 +8,7 @@ from hud.eval import LocalRuntime, Run, Task
 from hud.eval.run import rollout
 
 from cua_lab.computer.config import ToolConfig
-from cua_lab.desktop.apps import Targets, Todo, boards2048
+from cua_lab.desktop.apps import Targets, Todo, boards2048, rules2048
 from cua_lab.desktop.apps.reading import board_transcript
 from cua_lab.envs.lab.env import LabEnvironment, build
 from cua_lab.envs.lab.tasks import tasks
@@ -77,6 +77,18 @@ def test_more_keys_than_merges_win_nothing() -> None:
     """Blind players pressed all keys in turn: a tile that took 20 keys is no near win."""
     rewards = {play("2048-near-win", KEYS, seed=seed).reward for seed in range(4)}
     assert rewards == {0.0}
+
+
+def test_a_merge_is_worth_its_part_of_the_best_one_and_more_keys_are_worth_nothing() -> None:
+    board = boards2048.mid_game(5)
+    gains = {key: rules2048.move(board, key)[1] for key in ("left", "up")}
+    best = max(gains.values())
+    for key, gain in gains.items():
+        run = play("2048-best-merge", {"action": "press", "keys": [key]}, seed=5)
+        assert run.reward == gain / best
+        assert run.grade.info["success"] == (gain == best)
+    assert play("2048-best-merge", KEYS, seed=5).reward == 0.0
+    assert play("2048-best-merge", seed=5).reward == 0.0
 
 
 def test_the_button_is_clicked_or_missed_by_some_distance() -> None:

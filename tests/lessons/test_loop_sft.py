@@ -8,6 +8,7 @@ from cua_lab.demonstrators.demos import ClickPlayer, Demo, GamePlayer, PromptCon
 from cua_lab.desktop.apps import Game2048
 from cua_lab.lessons.loops.sft import IGNORE, lesson_of, sft, sft_loss
 from cua_lab.policy.policy import Policy
+from cua_lab.recipes.settings import SftSettings
 from cua_lab.training import warmup as real
 
 
@@ -54,7 +55,7 @@ def test_five_updates_give_the_weights_of_the_real_one(
         return player(index)
 
     losses = list(sft(one, noted, steps=5, batch=4))
-    settings = real.SftConfig(lr=3e-3)
+    settings = SftSettings(lr=3e-3)
     optimizers = real.make_optimizers(other, settings)
     for step in range(5):
         batch = [real.make_example(other, player(i)) for i in drawn[4 * step : 4 * step + 4]]

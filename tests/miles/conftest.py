@@ -37,7 +37,7 @@ def warm_policy(game: Stage) -> Policy:
     recipe = load_recipe("smoke", [f"sft.steps={WARM_UP}"])
     setup = build_stage(recipe, game)
     policy = new_policy(setup, demonstrator_of(setup))
-    for _ in sft_steps(policy, demonstrator_of(setup), game.sft.config(0)):
+    for _ in sft_steps(policy, demonstrator_of(setup), game.sft):
         pass
     return policy
 

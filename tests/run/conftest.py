@@ -16,7 +16,9 @@ from cua_lab.run.progress import Progress, StageProgress
 
 @pytest.fixture(scope="session")
 def smoke_recipe() -> Recipe:
-    return load_recipe("smoke", ["eval.ablations=[shuffled, blank, random, blind]"])
+    return load_recipe(
+        "smoke", ["run.parallel_stages=1", "eval.ablations=[shuffled, blank, random, blind]"]
+    )
 
 
 @pytest.fixture(scope="session")

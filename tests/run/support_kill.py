@@ -20,7 +20,7 @@ from cua_lab.run.job import run_recipe
 from cua_lab.run.stage import StageRun
 
 TINY = """
-run: {concurrency: 2, checkpoint_every: 1, keep_checkpoints: 2}
+run: {parallel_stages: 1, concurrency: 2, checkpoint_every: 1, keep_checkpoints: 2}
 policy: {hidden: 32, layers: 1, vision_hidden: 32, vision_depth: 1, grid_side: 6}
 sft: {demonstrations: 2, steps: 2, batch: 2, warmup_steps: 1, cooldown_steps: 1}
 grpo: {steps: 3, groups: 1, group_size: 2, warmup_steps: 1}

@@ -17,6 +17,7 @@ from cua_lab.errors import LabError
 from cua_lab.play.url_worker import UrlWorker
 from cua_lab.policy.policy import build_policy, load_policy
 from cua_lab.recipes import load_recipe
+from cua_lab.recipes.settings import SftSettings
 from cua_lab.run.engines import open_engine
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.job import run_recipe
@@ -25,7 +26,7 @@ from cua_lab.serving import outside
 from cua_lab.serving.http_thread import in_background
 from cua_lab.serving.outside import OutsideEngine
 from cua_lab.serving.server import create_app
-from cua_lab.training.warmup import SftConfig, sft
+from cua_lab.training.warmup import sft
 
 SMALL = [
     "stages.game.sft.steps=2",
@@ -46,7 +47,9 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     setup = setup_of()
     player = demonstrator_of(setup)
     policy = build_policy(setup.stage.policy.shape(), corpus_of((player,)), seed=3)
-    sft(policy, player, SftConfig(steps=60, batch=16, demonstrations=128, lr=4e-3), progress=False)
+    sft(
+        policy, player, SftSettings(steps=60, batch=16, demonstrations=128, lr=4e-3), progress=False
+    )
     return policy.save(tmp_path_factory.mktemp("outside") / "tiny")
 
 

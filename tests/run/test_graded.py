@@ -5,6 +5,7 @@ import pytest
 from cua_lab.errors import LabError
 from cua_lab.play.episode import Episode
 from cua_lab.run.graded import GradedSteps, causes_of, check_graded
+from cua_lab.run.tally import Tally
 
 
 def failed(error: str | None) -> Episode:
@@ -39,3 +40,10 @@ def test_causes_that_differ_in_numbers_are_one() -> None:
         (1, "grader died"),
         (1, "no reason given"),
     ]
+
+
+def test_an_episode_that_training_wrote_off_is_counted_as_failed() -> None:
+    tally = Tally()
+    tally.add_episodes([GRADED, GRADED])
+    tally.correct_episodes([GRADED, GRADED], [GRADED, failed("no log-probabilities")])
+    assert tally.episodes == {"completed": 1, "failed": 1}

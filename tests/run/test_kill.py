@@ -16,11 +16,8 @@ import pytest
 
 from cua_lab import files
 from cua_lab.errors import LabError
-from cua_lab.recipes import dump_recipe
-from cua_lab.run import warmup_process as ahead
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.job import run_recipe
-from cua_lab.run.progress import Progress
 from tests.run.support_kill import (
     Death,
     Killed,
@@ -91,30 +88,6 @@ def test_killed_before_and_after_every_kind_of_write_it_ends_with_the_same_bits(
         } <= points
     assert differing(tmp_path / "run", expected) == []
     assert leftovers(tmp_path / "run") == []
-
-
-def test_a_warm_up_made_ahead_survives_a_kill_at_every_step_of_its_adoption(
-    tmp_path: Path, expected: dict[str, bytes]
-) -> None:
-    path = tmp_path / "run"
-    ready = RunFolder.create(path, resume=False)
-    ready.write("config.yaml", dump_recipe(RECIPE))
-    ahead.warm_up(path, "two")
-    shutil.move(path / "ahead", tmp_path / "ahead")
-    first_stage_is_done = Death(lambda name, where, _: name == "after rename" and done(path))
-    assert not play(RECIPE, path, first_stage_is_done)
-    shutil.move(tmp_path / "ahead", path / "ahead")
-    points = list(killed_at_each_new_point(path))
-    assert ("before rename", "warm-up") in points
-    assert ("after rename", "warm-up") in points
-    assert differing(path, expected) == []
-    assert not (path / "ahead").exists()
-
-
-def done(path: Path) -> bool:
-    """Whether the first stage is finished, as progress.json has it."""
-    progress = Progress.load(RunFolder(path))
-    return "random" in progress.stage("one").ablations and progress.stage("one").fallback is None
 
 
 def killed_in_grpo(path: Path, *, checkpoints: int = 2) -> None:

@@ -95,6 +95,60 @@ stages:
         demonstrator_of(setup_of(text, "run.concurrency=8"))
 
 
+BOTH = """
+run: {concurrency: 4}
+stages:
+  - name: reading
+    tasks:
+      template: 2048-near-win
+      args: {width: 96, height: 96}
+      also: {2048-best-merge: {}}
+    tool: {actions: [press], max_keys_per_call: 1}
+    policy: {grid_side: 6}
+    agent: {max_turns: 2}
+    sft: {think: pair}
+    grpo: {groups: 4, group_size: 2}
+"""
+
+
+def test_one_policy_for_several_templates_each_with_its_own_task_and_turns():
+    recipe = parse_recipe(BOTH)
+    assert parse_recipe(dump_recipe(recipe)) == recipe
+    setup = build_stage(recipe, recipe.stages[0])
+    near, merge = setup.variants
+    assert (near.args["turns"], merge.args["turns"], merge.args["width"]) == (2, 1, 96)
+    plans = setup.training_plans(0)
+    assert {plan.task.id for plan in plans} == {"2048-near-win", "2048-best-merge"}
+    assert all(plan.task.id == plan.task.slug for plan in plans)
+    assert len({(plan.group, plan.task.id) for plan in plans}) == 4
+    demos = [demonstrator_of(setup)(index) for index in range(2)]
+    assert [len(demo.images) for demo in demos] == [2, 1]
+    tasks = [demo.messages[1]["content"][0]["text"] for demo in demos]
+    assert "64 tile with 2 keys" in tasks[0]
+    assert "Gain the most with 1 key." in tasks[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("also: {2048-near-win: {}}", "stage's template already"),
+        ("also: {2048-best-merge: 3}", "give a mapping of arguments"),
+        ("also: {2048-worst-merge: {}}", "no template '2048-worst-merge'"),
+        ("{also: {2048-best-merge: {}}, vary: {tile: [64, 128]}}", "either `also` or `vary`"),
+    ],
+)
+def test_what_cannot_be_learnt_beside_is_named(change, says):
+    also = change if change.startswith("also") else change[1:-1].replace(", vary", "\n      vary")
+    text = BOTH.replace("also: {2048-best-merge: {}}", also)
+
+    def found() -> None:
+        recipe = parse_recipe(text)
+        build_stage(recipe, recipe.stages[0])
+
+    with pytest.raises(LabError, match=says):
+        found()
+
+
 def test_a_blind_search_that_an_env_has_not_is_found_before_the_run():
     recipe = load_recipe("miniwob", ["eval.ablations=[blind]"])
     with pytest.raises(LabError, match="leave out blind"):
@@ -192,3 +246,13 @@ def test_what_it_reads_is_told_in_cells_and_in_screens():
     )
     silent = measure(reading("", ""))
     assert silent.cells_read is None, "a policy that only acts was not asked to read"
+
+
+def test_words_instead_of_a_call_make_no_reader_of_a_policy_that_only_acts():
+    acts = Action({"action": "click", "x": 1, "y": 2}, True, "", None)
+    talks = Action(None, False, "mumble", None, "mumble")
+    played = [
+        Episode(f"e-{i}", "g", "t", (), (action,), (), 0.0, "completed", False, {"readings": ["r"]})
+        for i, action in enumerate([acts, talks])
+    ]
+    assert measure(played).cells_read is None

@@ -176,6 +176,14 @@ def test_the_learning_rate_warms_up_over_updates():
     assert rates == pytest.approx([0.5e-3, 1e-3, 1e-3])
 
 
+def test_the_rate_falls_to_zero_over_the_last_steps_and_stays_there():
+    policy = tiny_policy()
+    settings = dataclasses.replace(SETTINGS, steps=5, cooldown_steps=3)
+    trainer = GRPOTrainer(policy, settings)
+    rates = [trainer.step(batch(policy, length_of_bytes, start=i)).lr for i in range(6)]
+    assert rates == pytest.approx([1e-3, 1e-3, 7.5e-4, 5e-4, 2.5e-4, 0.0])
+
+
 def test_the_gradient_is_clipped_and_its_norm_reported_before():
     policy, metrics = step_once(mixed, dataclasses.replace(SETTINGS, grad_clip=0.01))
     assert metrics.grad_norm > 0.01

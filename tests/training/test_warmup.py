@@ -17,9 +17,9 @@ from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy
 from cua_lab.policy.scoring import Example
 from cua_lab.policy.template import call_text, encode
+from cua_lab.recipes.settings import SftSettings
 from cua_lab.training.probe import probe, read_call
 from cua_lab.training.warmup import (
-    SftConfig,
     SftExample,
     make_example,
     make_optimizers,
@@ -75,7 +75,7 @@ def test_a_thought_carries_loss_like_the_call_behind_it(policy: Policy) -> None:
 
 
 def test_muon_moves_the_hidden_matrices_and_adamw_all_the_rest(policy: Policy) -> None:
-    adamw, muon = make_optimizers(policy, SftConfig(optimizer="muon"))
+    adamw, muon = make_optimizers(policy, SftSettings(optimizer="muon"))
     hidden = {id(p) for group in muon.param_groups for p in group["params"]}
     others = {id(p) for group in adamw.param_groups for p in group["params"]}
     names = {name: id(p) for name, p in policy.model.named_parameters()}
@@ -88,7 +88,7 @@ def test_muon_moves_the_hidden_matrices_and_adamw_all_the_rest(policy: Policy) -
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_each_optimizer_warms_up_to_its_own_rate_and_repeats_its_bits(optimizer) -> None:
-    config = SftConfig(steps=4, batch=4, demonstrations=16, warmup_steps=2, cooldown_steps=1,
+    config = SftSettings(steps=4, batch=4, demonstrations=16, warmup_steps=2, cooldown_steps=1,
                        optimizer=optimizer)  # fmt: skip
     runs = [[m.loss for m in sft(new_policy(1), CLICK, config, progress=False)] for _ in range(2)]
     assert runs[0] == runs[1]
@@ -139,7 +139,7 @@ def test_the_loss_is_a_mean_over_tokens(policy: Policy) -> None:
 
 
 def test_the_same_seed_gives_the_same_weights_and_metrics() -> None:
-    config = SftConfig(steps=3, batch=4, demonstrations=6)
+    config = SftSettings(steps=3, batch=4, demonstrations=6)
     runs = []
     for _ in range(2):
         policy = new_policy()
@@ -151,7 +151,7 @@ def test_the_same_seed_gives_the_same_weights_and_metrics() -> None:
 
 def test_a_short_warm_up_teaches_the_form_of_a_call() -> None:
     policy = new_policy()
-    config = SftConfig(steps=40, batch=8, lr=1e-2, warmup_steps=5)
+    config = SftSettings(steps=40, batch=8, lr=1e-2, warmup_steps=5)
     history = sft(policy, CLICK, config, progress=False)
     assert history[-1].loss < 0.4 * history[0].loss
     assert probe(policy, CLICK, count=8, temperature=0.0, max_tokens=24).valid == 1.0
@@ -163,7 +163,7 @@ def test_it_cools_down_and_stops_once_the_check_is_content() -> None:
     history = sft(
         new_policy(),
         CLICK,
-        SftConfig(steps=30, batch=2, stop_at=0.5, check_every=2, cooldown_steps=3),
+        SftSettings(steps=30, batch=2, stop_at=0.5, check_every=2, cooldown_steps=3),
         check=lambda step: step / 10,
         on_step=seen.append,
         progress=False,
@@ -173,7 +173,7 @@ def test_it_cools_down_and_stops_once_the_check_is_content() -> None:
 
 
 def test_the_rate_goes_up_stays_and_comes_down() -> None:
-    config = SftConfig(steps=7, batch=2, lr=1e-3, warmup_steps=2, cooldown_steps=3)
+    config = SftSettings(steps=7, batch=2, lr=1e-3, warmup_steps=2, cooldown_steps=3)
     rates = [m.lr for m in sft(new_policy(), CLICK, config, progress=False)]
     assert rates == pytest.approx([5e-4, 1e-3, 1e-3, 1e-3, 7.5e-4, 5e-4, 2.5e-4])
 

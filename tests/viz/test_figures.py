@@ -105,3 +105,16 @@ def test_a_group_of_equal_rewards_says_that_it_teaches_nothing():
     """trl#5640: [1, 1, 1, 1] gives advantages of exactly 0, and it is shown."""
     figure = group_view([1.0] * 4)
     assert "nothing to learn" in figure.axes[1].get_title(loc="left")
+
+
+def test_a_thought_stands_under_its_screen_and_a_misread_cell_in_red():
+    right = Frame(board(0)).thinking("0030/0445 11 12 row", "0030/0445")
+    wrong = Frame(board(0)).thinking("0030/0441 11 12 row", "0030/0445")
+    assert (right.misread, wrong.misread) == ((), ((8, "5"),))
+
+    def red(frame: Frame) -> int:
+        below = np.asarray(filmstrip([frame]).crop((0, 240, 252, 320))).astype(int)
+        return int(((below[..., 0] > 150) & (below[..., 1] < 80)).sum())
+
+    assert red(right) == 0 < red(wrong)
+    assert filmstrip([right]).height > filmstrip([Frame(board(0))]).height

@@ -180,3 +180,16 @@ def test_a_sample_brings_its_name_its_reward_and_its_status(codec):
     sample = Sample(stitched, pixels, grid, 0.5, "g", "episode-7", "truncated")
     (member,) = viewer_payload([sample], codec)["members"]
     assert (member["name"], member["reward"], member["status"]) == ("episode-7", 0.5, "truncated")
+
+
+def test_an_id_that_no_token_owns_is_shown_by_its_number():
+    """A checkpoint's vocabulary is padded, and some servers sample the padding."""
+    from cua_lab.stitching.codec import TableCodec
+    from cua_lab.viz.payload import token_text
+
+    codec = TableCodec({1: b"a"}, {2: "<|im_end|>"})
+    assert [token_text(codec, token) for token in (1, 2, 151709)] == [
+        "a",
+        "<|im_end|>",
+        "<id 151709>",
+    ]

@@ -5,6 +5,9 @@ twice, and 2 to 6 small tiles in between, all in random cells. It is kept when e
 the 4**merges key sequences of that length reach the target, whatever tiles come in between: each
 key has one right axis, and which one differs from board to board. Two merges: random keys win 0.25
 of the boards, the best fixed pair of keys 0.28.
+
+A mid-game board comes from random play. It is kept when one axis gains at least twice what the
+other one does, and holds the largest pair: random keys gain 0.53 of what is best.
 """
 
 import random
@@ -12,6 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from cua_lab.desktop.apps import rules2048
+from cua_lab.desktop.apps.reading import largest_pair
 from cua_lab.desktop.apps.rules2048 import DIRECTIONS, SIDE, Board, Direction
 from cua_lab.errors import LabError
 
@@ -21,6 +25,8 @@ SMALL = (2, 4, 8)
 CLUTTER = (2, 6)
 """Fewest and most small tiles."""
 SPAWNED = (2, 4)
+PLAYED = (15, 60)
+"""Fewest and most random keys before a mid-game board."""
 
 _moved = lru_cache(maxsize=1 << 16)(rules2048.move)
 
@@ -45,6 +51,48 @@ def near_win(target: int, merges: int, seed: int) -> Board:
             board, target, merges
         ):
             return board
+
+
+@lru_cache(maxsize=4096)
+def mid_game(seed: int) -> Board:
+    """The board of a seed, some way into a game."""
+    rng = random.Random(f"mid game {seed}")
+    while True:
+        board = rules2048.spawn(rules2048.spawn(rules2048.EMPTY, rng), rng)
+        for _ in range(rng.randint(*PLAYED)):
+            pushed = rules2048.move(board, rng.choice(DIRECTIONS))[0]
+            board = board if pushed == board else rules2048.spawn(pushed, rng)
+        if _tells(board):
+            return board
+
+
+def best_gain(board: Board) -> int:
+    """The points of the key that gains most."""
+    return max(rules2048.move(board, key)[1] for key in DIRECTIONS)
+
+
+def _tells(board: Board) -> bool:
+    """Whether one axis gains twice as much as the other, with a larger tile than the other's."""
+    along, across = (rules2048.move(board, key)[1] for key in ("left", "up"))
+    pair = largest_pair(board)
+    if pair is None or max(along, across) < 2 * min(along, across):
+        return False
+    row = pair[0][0] == pair[1][0]
+    return (along > across) == row and not _tied(board)
+
+
+def _tied(board: Board) -> bool:
+    """Whether the largest tile that a key merges comes of keys along both axes."""
+    largest = []
+    for key in ("left", "up"):
+        pushed = rules2048.move(board, key)[0]
+        before = [value for line in board for value in line]
+        made = [value for line in pushed for value in line if value]
+        for value in before:
+            if value in made:
+                made.remove(value)
+        largest.append(max(made, default=0))
+    return largest[0] == largest[1]
 
 
 def winning_keys(board: Board, target: int, keys: int) -> list[tuple[Direction, ...]]:

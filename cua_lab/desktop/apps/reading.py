@@ -7,15 +7,34 @@ functions of the app's state, so that what a policy says of a screen can be mark
 2048: `0000/2302/0400/5044 43 44 row`. Each digit is a power of two (5 is 32), 0 an empty cell;
 then come the two cells that one key merges, each as its row and column, and the line that they
 share.
+
+Targets: `00r0/0rr0/b000/0000 13`. The screen in 4 x 4 cells, each with the letter of the colour
+that covers half of it or has its middle there, 0 for none; then the cell with the middle of the
+target.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 
 from cua_lab.desktop.apps.rules2048 import SIDE, Board
+from cua_lab.desktop.apps.targets import Thing
+from cua_lab.desktop.geometry import Box
 
 DIGITS = "0123456789abcdefgh"
 NOTHING = "none"
+GRID = 4
+"""Cells of a screen each way, where things lie anywhere."""
+LETTERS = {
+    "red": "r",
+    "grey": "g",
+    "blue": "b",
+    "green": "n",
+    "yellow": "y",
+    "purple": "p",
+    "orange": "o",
+    "pink": "k",
+    "black": "x",
+}
 Cell = tuple[int, int]
 
 
@@ -73,3 +92,42 @@ def keys_along(thought: str) -> tuple[str, ...]:
     if thought.endswith(" row"):
         return ("left", "right")
     return ("up", "down") if thought.endswith(" column") else ("left", "right", "up", "down")
+
+
+def things_transcript(things: Sequence[Thing], size: tuple[int, int]) -> str:
+    """Four rows of letters: the colour of the thing in each cell of the screen."""
+    return "/".join(
+        "".join(_letter(things, _cell_box(row, column, size)) for column in range(GRID))
+        for row in range(GRID)
+    )
+
+
+def things_thought(things: Sequence[Thing], target: Thing, size: tuple[int, int]) -> str:
+    """The transcript, and the cell with the middle of the target."""
+    x, y = target.box.center
+    row, column = y * GRID // size[1], x * GRID // size[0]
+    return f"{things_transcript(things, size)} {row + 1}{column + 1}"
+
+
+def _letter(things: Sequence[Thing], cell: Box) -> str:
+    """Of the thing that covers most of the cell, if that is half of it or the thing's middle."""
+    covered = [
+        (_shared(thing.box, cell), LETTERS[thing.colour])
+        for thing in things
+        if cell.contains(*thing.box.center)
+        or 2 * _shared(thing.box, cell) >= cell.width * cell.height
+    ]
+    return max(covered, default=(0, "0"))[1]
+
+
+def _cell_box(row: int, column: int, size: tuple[int, int]) -> Box:
+    xs = [i * size[0] // GRID for i in (column, column + 1)]
+    ys = [i * size[1] // GRID for i in (row, row + 1)]
+    return Box(xs[0], ys[0], xs[1], ys[1])
+
+
+def _shared(one: Box, other: Box) -> int:
+    """Pixels that two boxes have in common."""
+    width = min(one.right, other.right) - max(one.left, other.left)
+    height = min(one.bottom, other.bottom) - max(one.top, other.top)
+    return max(0, width) * max(0, height)

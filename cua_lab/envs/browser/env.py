@@ -18,12 +18,19 @@ from hud.environment import Environment
 from hud.eval import Task
 
 from cua_lab import __version__
-from cua_lab.desktop.apps import Game2048, Todo
+from cua_lab.desktop.apps import Game2048, Todo, boards2048
 from cua_lab.desktop.chromium import ChromiumDesktop
 from cua_lab.desktop.page_server import PageServer
 from cua_lab.envs.browser_screen import MOST_IN_PROCESS, REAL_SCREEN, BrowserScreen, page_size
 from cua_lab.envs.lab import grading
-from cua_lab.envs.lab.env import _check_tile, graded, near_win_prompt, start
+from cua_lab.envs.lab.env import (
+    _check_tile,
+    best_merge_prompt,
+    check_keys,
+    graded,
+    near_win_prompt,
+    start,
+)
 from cua_lab.envs.lab.starts import list_to_complete, text_to_create
 from cua_lab.errors import LabError
 
@@ -36,7 +43,7 @@ Episode = AsyncGenerator[dict[str, Any], Any]
 
 
 class BrowserEnvironment(Environment):
-    """The env: one browser and five templates."""
+    """The env: one browser and its templates."""
 
     def __init__(self, desk: BrowserScreen) -> None:
         super().__init__(NAME, version=__version__)
@@ -47,6 +54,7 @@ class BrowserEnvironment(Environment):
             ("2048-score", self.score_2048),
             ("2048-reach-tile", self.reach_tile_2048),
             ("2048-near-win", self.near_win_2048),
+            ("2048-best-merge", self.best_merge_2048),
             ("todo-complete", self.todo_complete),
             ("todo-create", self.todo_create),
         ):
@@ -101,6 +109,20 @@ class BrowserEnvironment(Environment):
             yield start(near_win_prompt(tile, merges), turns)
             state = await page.state()
             grade = grading.tile_reached_within(state, tile, merges)
+            yield graded(grade, state, grading.board_readings(state))
+
+    async def best_merge_2048(
+        self, seed: int = 0, keys: int = 1, turns: int = 1,
+        width: int = SIZE[0], height: int = SIZE[1],
+    ) -> Episode:  # fmt: skip
+        """2048 from the middle of a game; the reward is what `keys` keys gain, as a part of what
+        the best key of each board gains. One axis gains at least twice as much as the other."""
+        check_keys(keys)
+        begin = _game(Game2048(start=boards2048.mid_game(seed), seed=seed))
+        async with self._playing("2048", (width, height), begin) as page:
+            yield start(best_merge_prompt(keys), turns)
+            state = await page.state()
+            grade = grading.merged_best(state, keys)
             yield graded(grade, state, grading.board_readings(state))
 
     async def todo_complete(

@@ -14,7 +14,7 @@ from typing import Any
 
 from cua_lab.desktop import keysyms
 from cua_lab.desktop.app import LEFT
-from cua_lab.desktop.apps import Game2048, Targets, Todo
+from cua_lab.desktop.apps import Game2048, Targets, Todo, boards2048
 from cua_lab.desktop.apps.rules2048 import DIRECTIONS
 from cua_lab.desktop.apps.todo import CHORES
 from cua_lab.envs.lab import grading
@@ -93,6 +93,14 @@ def _games(template: str, args: Mapping[str, Any], most: int) -> tuple[list[Any]
             return grading.tile_reached_within(_pushed(app, keys), tile, merges).reward
 
         return list(product(DIRECTIONS, repeat=merges)), near
+
+    if template == "2048-best-merge":
+
+        def merged(keys: Sequence[Any], seed: int) -> float:
+            app = Game2048(*size, start=boards2048.mid_game(seed), seed=seed)
+            return grading.merged_best(_pushed(app, keys), args.get("keys", 1)).reward
+
+        return list(product(DIRECTIONS, repeat=min(args.get("keys", 1), LONGEST_CYCLE))), merged
 
     def far(keys: Sequence[Any], seed: int) -> float:
         state = _pushed(Game2048(*size, seed=seed), keys)

@@ -17,7 +17,9 @@ from hud.environment import Environment
 from hud.eval import Task
 
 from cua_lab import __version__
-from cua_lab.desktop.apps import Game2048, Targets, Todo
+from cua_lab.desktop.apps import Game2048, Targets, Todo, boards2048
+from cua_lab.desktop.apps.game2048 import REMEMBERED
+from cua_lab.desktop.apps.reading import things_transcript
 from cua_lab.envs.lab import grading
 from cua_lab.envs.lab.app_screen import SCREEN, AppScreen
 from cua_lab.envs.lab.starts import list_to_complete, text_to_create
@@ -41,6 +43,7 @@ class LabEnvironment(Environment):
             ("2048-score", self.score_2048),
             ("2048-reach-tile", self.reach_tile_2048),
             ("2048-near-win", self.near_win_2048),
+            ("2048-best-merge", self.best_merge_2048),
             ("todo-complete", self.todo_complete),
             ("todo-create", self.todo_create),
             ("targets-click", self.targets_click),
@@ -90,6 +93,19 @@ class LabEnvironment(Environment):
             yield start(near_win_prompt(tile, merges), turns)
             state = app.state()
             grade = grading.tile_reached_within(state, tile, merges)
+            yield graded(grade, state, grading.board_readings(state))
+
+    async def best_merge_2048(
+        self, seed: int = 0, keys: int = 1, turns: int = 1, width: int = 128, height: int = 128
+    ) -> Episode:
+        """2048 from the middle of a game; the reward is what `keys` keys gain, as a part of what
+        the best key of each board gains. One axis gains at least twice as much as the other."""
+        check_keys(keys)
+        app = Game2048(width, height, start=boards2048.mid_game(seed), seed=seed)
+        with self._desk.playing(app):
+            yield start(best_merge_prompt(keys), turns)
+            state = app.state()
+            grade = grading.merged_best(state, keys)
             yield graded(grade, state, grading.board_readings(state))
 
     async def todo_complete(
@@ -149,10 +165,11 @@ class LabEnvironment(Environment):
         with self._desk.playing(app):
             yield start(app.instruction, turns)
             state = app.state()
+            told = [things_transcript(app.things, app.size)]
             if reward == "inside":
-                yield graded(grading.click_inside(state), state)
+                yield graded(grading.click_inside(state), state, told)
             else:
-                yield graded(grading.click_distance(state, app.size), state)
+                yield graded(grading.click_distance(state, app.size), state, told)
 
 
 def start(prompt: str, turns: int) -> Frame:
@@ -165,6 +182,16 @@ def start(prompt: str, turns: int) -> Frame:
 def near_win_prompt(tile: int, keys: int) -> str:
     """What the player of a near win is told."""
     return f"Play 2048 with the arrow keys. Make a {tile} tile with {keys} key{'s' * (keys > 1)}."
+
+
+def best_merge_prompt(keys: int) -> str:
+    """What the player of a best merge is told."""
+    return f"Play 2048 with the arrow keys. Gain the most with {keys} key{'s' * (keys > 1)}."
+
+
+def check_keys(keys: int) -> None:
+    if not 1 <= keys < REMEMBERED:
+        raise LabError(f"keys must be from 1 to {REMEMBERED - 1}; got {keys}")
 
 
 def graded(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cua_lab.desktop.apps import rules2048
+from cua_lab.desktop.apps import boards2048, rules2048
 from cua_lab.desktop.apps.reading import board_transcript
 
 State = dict[str, Any]
@@ -57,6 +57,19 @@ def tile_reached_within(state: State, tile: int, keys: int) -> Grade:
     that nobody gets there by pressing all of them over and over."""
     reached = tile_reached(state, tile).success and read(state, "keys", int) <= keys
     return Grade(float(reached), reached)
+
+
+def merged_best(state: State, keys: int) -> Grade:
+    """2048: the points of at most this many keys, as a part of what the best key of each board met
+    on the way gains. More keys score nothing: they could be spent instead of boards read."""
+    pressed = read(state, "keys", int)
+    boards = [rules2048.checked(board) for board in read(state, "boards", list)]
+    met = [boards[min(i, len(boards) - 1)] for i in range(keys)]
+    best = sum(boards2048.best_gain(board) for board in met)
+    if pressed > keys or best == 0:
+        return Grade(0.0, False)
+    score = read(state, "score", int)
+    return Grade(min(1.0, score / best), score >= best)
 
 
 def board_readings(state: State) -> list[str]:

@@ -1,0 +1,244 @@
+"""Stages side by side change nothing but the time, stop in good order, and outlive nobody."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cua_lab.errors import LabError
+from cua_lab.files import watch_faults
+from cua_lab.recipes import Recipe, dump_recipe, parse_recipe
+from cua_lab.run.folder import STAGES, RunFolder
+from cua_lab.run.job import run_recipe
+from cua_lab.run.progress import Progress
+from cua_lab.run.recovery import is_finished
+from cua_lab.run.stage_process import STOPPED, play_stage
+from cua_lab.run.stage_processes import StageProcesses, most_at_once
+from tests.run.support_kill import TINY, Death, Killed, differing, leftovers, outcome, steady
+
+
+def tiny(at_once: int | None, more: str = "") -> Recipe:
+    text = TINY.replace("parallel_stages: 1", f"parallel_stages: {at_once or 'null'}")
+    return parse_recipe(text + more, name="tiny")
+
+
+THREE = """  - name: three
+    tasks: {template: targets-click, args: {level: 1, width: 96, height: 96}}
+"""
+
+
+def side_by_side(recipe: Recipe, at_once: int = 2) -> Recipe:
+    return replace(recipe, run=replace(recipe.run, parallel_stages=at_once))
+
+
+def played(recipe: Recipe, path: Path) -> dict[str, Any]:
+    return asyncio.run(run_recipe(recipe, RunFolder.create(path, resume=False)))
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What the tiny run leaves when its stages take one after the other."""
+    path = tmp_path_factory.mktemp("one") / "run"
+    played(tiny(1), path)
+    return outcome(path)
+
+
+def test_stages_side_by_side_leave_the_same_run_to_the_last_bit(
+    smoke_run: Path, smoke_recipe: Recipe, tmp_path: Path
+) -> None:
+    path = tmp_path / "run"
+    summary = played(side_by_side(smoke_recipe), path)
+    assert differing(path, outcome(smoke_run)) == []
+    assert (path / "viewer.json").read_bytes() == (smoke_run / "viewer.json").read_bytes()
+    one = json.loads((smoke_run / "summary.json").read_text())
+    for name in ("logprob_gap_max", "first_ratio_max_error"):
+        assert summary[name] == one[name]
+    assert set(summary["seconds"]) == set(one["seconds"])
+    assert summary["peak_rss_gib"] > one["peak_rss_gib"], "both processes count"
+    lines = [(p / "timings.jsonl").read_text().count("\n") for p in (path, smoke_run)]
+    assert lines[0] == lines[1]
+    assert not (path / STAGES).exists()
+    assert leftovers(path) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "stages", "cores", "found"),
+    [("null", 2, 2, 2), ("null", 2, 1, 1), ("null", 2, 8, 2), ("3", 2, 1, 2), ("1", 2, 8, 1)],
+)
+def test_as_many_stages_at_once_as_there_are_cores_or_as_the_recipe_says(
+    monkeypatch: pytest.MonkeyPatch, setting: str, stages: int, cores: int, found: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+    recipe = tiny(None if setting == "null" else int(setting))
+    assert most_at_once(recipe) == found
+
+
+def test_two_threads_a_stage_and_a_server_outside_leave_room_for_fewer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    recipe = tiny(None)
+    assert most_at_once(replace(recipe, run=replace(recipe.run, threads=2))) == 1
+    assert most_at_once(replace(recipe, engine=replace(recipe.engine, kind="vllm"))) == 1
+
+
+def test_two_policies_are_not_pushed_to_one_server() -> None:
+    server = "engine: {kind: vllm, url: 'http://127.0.0.1:1'}\n"
+    with pytest.raises(LabError, match=r"parallel_stages is 2, but the server of engine\.url"):
+        parse_recipe(server + TINY.replace("parallel_stages: 1", "parallel_stages: 2"), name="x")
+
+
+def begun(recipe: Recipe, path: Path) -> RunFolder:
+    """A run's folder, as its processes find it."""
+    folder = RunFolder.create(path, resume=False)
+    folder.write("config.yaml", dump_recipe(recipe))
+    Progress().save(folder)
+    return folder
+
+
+def test_killed_anywhere_a_stage_of_its_own_goes_on_to_the_same_bits(
+    tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    """First the stage's own process dies at each kind of write, then the run that takes it over."""
+    path, recipe = tmp_path / "run", tiny(1)
+    folder = begun(recipe, path)
+    of_the_stage = list(killed_at_each_new_point(lambda: asyncio.run(play_stage(path, "two"))))
+    assert ("before rename", "step-000003") in of_the_stage
+    assert ("after append", "metrics.jsonl") in of_the_stage
+    assert is_finished(recipe.stage("two"), Progress.load(folder.of_stage("two")))
+    go_on = RunFolder(path)
+    of_the_run = list(killed_at_each_new_point(lambda: asyncio.run(run_recipe(recipe, go_on))))
+    assert ("before rename", "two") in of_the_run, "its records, as they are removed"
+    assert differing(path, expected) == []
+    assert not (path / STAGES).exists()
+    assert leftovers(path) == []
+
+
+def killed_at_each_new_point(play: Callable[[], Any]) -> list[tuple[str, str]]:
+    """Play until it ends, dying each time at the first fault point not yet died at."""
+    met: list[tuple[str, str]] = []
+    while True:
+        death = Death(lambda name, where, _: (name, steady(where)) not in met)
+        try:
+            with watch_faults(death):
+                play()
+            return met
+        except Killed:
+            met.append(death.seen[-1])
+
+
+BROKEN = """  - name: three
+    tasks: {template: targets-click, args: {level: 1, width: 96, height: 96}}
+    policy: {checkpoint: /nowhere}
+"""
+
+
+def test_a_stage_that_fails_ends_the_run_with_its_error_and_the_others_keep_what_they_have(
+    tmp_path: Path,
+) -> None:
+    """The policy of the last stage is not there; the first has so many steps that it is stopped."""
+    path = tmp_path / "run"
+    text = TINY.replace("parallel_stages: 1", "parallel_stages: 2").replace(
+        "grpo: {steps: 3", "grpo: {steps: 9999"
+    )
+    text = "".join(line for line in (text + BROKEN).splitlines(keepends=True))
+    recipe = parse_recipe(text.replace(*_without_two(text)), name="tiny")
+    with pytest.raises(LabError, match="nowhere"):
+        played(recipe, path)
+    assert not (path / "summary.json").exists()
+    progress = Progress.load(RunFolder(path))
+    kept = list((path / "checkpoint/one").glob("step-*"))
+    assert progress.stage("one").step == 0 or kept
+
+
+def _without_two(text: str) -> tuple[str, str]:
+    at = text.index("  - name: two")
+    return text[at : text.index("  - name: three")], ""
+
+
+def test_a_process_that_was_killed_is_named_and_so_is_what_to_do(tmp_path: Path) -> None:
+    folder = begun(tiny(2), tmp_path / "run")
+
+    async def killed() -> None:
+        with StageProcesses(folder, ["two"], 2) as beside:
+            beside._fill(1)
+            beside._running["two"].process.kill()
+            await beside.take_over("two", Progress())
+
+    with pytest.raises(LabError, match=r"stage 'two' was ended by SIGKILL.*memory.*--resume"):
+        asyncio.run(killed())
+
+
+SCRIPT = """
+import asyncio, sys
+from pathlib import Path
+from cua_lab.cli.runs import stoppable
+from cua_lab.recipes import load_recipe
+from cua_lab.run.folder import RunFolder
+from cua_lab.run.job import run_recipe
+path = Path(sys.argv[1])
+with stoppable(path, "again"):
+    asyncio.run(run_recipe(load_recipe(path.with_suffix(".yaml")), RunFolder.create(path, resume=False)))
+"""
+PATIENCE_S = 120
+"""For two processes to start on a busy machine; not waited for where all is well."""
+
+
+def running_side_by_side(tmp_path: Path) -> tuple["subprocess.Popen[bytes]", Path]:
+    """A run with both stages in GRPO, which has no end."""
+    path = tmp_path / "run"
+    text = TINY.replace("parallel_stages: 1", "parallel_stages: 2").replace(
+        "steps: 3,", "steps: 9999,"
+    )
+    path.with_suffix(".yaml").write_text(text)
+    run = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TQDM_DISABLE": "1"},
+    )
+    until = time.monotonic() + PATIENCE_S
+    while not all((path / f"checkpoint/{name}/step-000002").exists() for name in ("one", "two")):
+        assert run.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return run, path
+
+
+def holders(path: Path) -> bool:
+    """Whether a process still holds the run's folder."""
+    from cua_lab.run.lock import locked
+
+    try:
+        with locked(path, patience_s=PATIENCE_S):
+            return False
+    except LabError:
+        return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_whoever_ends_the_run_ends_all_its_processes_and_loses_nothing(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """The lock is held by all of them, so a lock that is free says that all are gone."""
+    run, path = running_side_by_side(tmp_path)
+    run.send_signal(number)
+    assert run.wait(PATIENCE_S) == (128 + number if number == signal.SIGTERM else -number)
+    assert not holders(path)
+    records = RunFolder(path).of_stage("two")
+    stopped = Progress.load(records).stage("two").step
+    steps = [line["step"] for line in records.records("metrics.jsonl") if line["phase"] == "grpo"]
+    assert stopped >= 1
+    if number == signal.SIGTERM:
+        assert steps[-1] == stopped, "its last step has a checkpoint"
+
+
+def test_a_stage_that_is_asked_to_stop_says_so_by_its_status() -> None:
+    assert STOPPED == 143
