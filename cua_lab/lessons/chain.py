@@ -5,6 +5,8 @@
 Invariant: each arrow says what it carries; what goes back is drawn below what goes there.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,7 +34,7 @@ class Box:
 
 def chain(
     boxes: Sequence[Box], *, there: Sequence[str], back: Sequence[str] = (), alt: str
-) -> "Picture":
+) -> Picture:
     """The boxes from left to right; an empty label draws no arrow."""
     from cua_lab.viz.picture import Picture
 
@@ -55,7 +57,7 @@ def chain(
     return figure
 
 
-def _box(axes: "Axes", x: float, box: Box) -> None:
+def _box(axes: Axes, x: float, box: Box) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     axes.add_patch(
@@ -68,7 +70,7 @@ def _box(axes: "Axes", x: float, box: Box) -> None:
     axes.text(x + WIDTH / 2, 0.27, box.note, ha="center", va="center", fontsize=7.5)
 
 
-def _arrow(axes: "Axes", place: int, label: str, y: float, *, right: bool) -> None:
+def _arrow(axes: Axes, place: int, label: str, y: float, *, right: bool) -> None:
     tail, head = place * STEP + WIDTH + 0.04, (place + 1) * STEP - 0.04
     middle = (tail + head) / 2
     if not right:

@@ -3,6 +3,8 @@
 Invariant: the values are those of `cua_lab.training.losses.policy_loss`, no formula of its own.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +30,7 @@ def clipped_losses(ratios: np.ndarray, advantage: float, low: float, high: float
     return np.array([float(loss) for loss in losses])
 
 
-def clip_figure(low: float, high: float) -> "Picture":
+def clip_figure(low: float, high: float) -> Picture:
     """Loss against ratio for a good and for a bad token; flat where the clip holds it."""
     from cua_lab.viz.picture import Picture
 

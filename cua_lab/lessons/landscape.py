@@ -3,6 +3,8 @@
 Invariant: the pictures show values of the package's own rewards on a grid, no formula of their own.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -56,7 +58,7 @@ def distance_landscape(box: Box, *, side: int = 201) -> np.ndarray:
     )
 
 
-def landscape_figure(maps: Mapping[str, np.ndarray], box: Box) -> "Picture":
+def landscape_figure(maps: Mapping[str, np.ndarray], box: Box) -> Picture:
     """A map for each reward, and beside them a cut from left to right through the box's middle."""
     with paper():
         figure = Picture(figsize=(11, 3.4), layout="constrained")
@@ -79,7 +81,7 @@ def landscape_figure(maps: Mapping[str, np.ndarray], box: Box) -> "Picture":
     return figure
 
 
-def _map(axes: "Axes", name: str, values: np.ndarray, box: Box) -> None:
+def _map(axes: Axes, name: str, values: np.ndarray, box: Box) -> None:
     from matplotlib.patches import Rectangle
 
     axes.imshow(values, extent=(0, 1, 1, 0), cmap="viridis", vmin=-0.1, vmax=1.0)

@@ -1,7 +1,9 @@
 """What a policy said of its screens, over a run: read without a mistake, and worth what.
 
-Invariant: a turn is counted where a transcript was due; its marks are those of `cua_lab.play.reading`.
+Invariant: a turn is counted where a transcript was due; its marks are `cua_lab.play.reading`'s.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -17,13 +19,13 @@ MANY = 3
 """From so many misread cells on episodes are counted together."""
 
 
-def misread_cells(episode: "EpisodeRow") -> int | None:
+def misread_cells(episode: EpisodeRow) -> int | None:
     """Cells that its thoughts have wrong, over all turns; `None` where nothing was to be read."""
     marked = [Transcript(t.thought, t.reading) for t in episode.turns if t.reading is not None]
     return sum(len(transcript.wrong) for transcript in marked) if marked else None
 
 
-def by_misread(episodes: Iterable["EpisodeRow"]) -> dict[int, tuple[int, float]]:
+def by_misread(episodes: Iterable[EpisodeRow]) -> dict[int, tuple[int, float]]:
     """Episodes and their share of successes, by how many cells were misread (0, 1, 2, `MANY`)."""
     found: dict[int, list[bool]] = {}
     for episode in episodes:
@@ -33,7 +35,7 @@ def by_misread(episodes: Iterable["EpisodeRow"]) -> dict[int, tuple[int, float]]
     return {wrong: (len(hits), sum(hits) / len(hits)) for wrong, hits in sorted(found.items())}
 
 
-def erosion_figure(runs: Mapping[str, Sequence["Step"]]) -> "Picture":
+def erosion_figure(runs: Mapping[str, Sequence[Step]]) -> Picture:
     """Screens read without a mistake, and success, over the steps of GRPO; a line a run."""
     from cua_lab.viz.picture import Picture
 

@@ -1,7 +1,9 @@
 """Turns as overlapping bars, and the one sequence that they become.
 
-Invariant: bars have the lengths of the real ids, and a bar says sampled exactly where the mask does.
+Invariant: bars have the lengths of the real ids; a bar says sampled exactly where the mask does.
 """
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,13 +19,12 @@ if TYPE_CHECKING:
 GIVEN, SAMPLED = "#dfe3ea", COLOURS[1]
 
 
-def turn_figure(turns: Sequence[Turn]) -> "Picture":
+def turn_figure(turns: Sequence[Turn]) -> Picture:
     """A row for each request, then the stitched sequence of turns that extend each other."""
     from cua_lab.viz.picture import Picture
 
     rows = [
-        [(0, len(t.prompt_ids), False), (len(t.prompt_ids), len(t.output_ids), True)]
-        for t in turns
+        [(0, len(t.prompt_ids), False), (len(t.prompt_ids), len(t.output_ids), True)] for t in turns
     ]
     spans = [(len(t.prompt_ids), len(t.output_ids)) for t in turns]
     end = sum(spans[-1])
@@ -40,7 +41,7 @@ def turn_figure(turns: Sequence[Turn]) -> "Picture":
         axes.set_xlabel("ids")
         axes.grid(False, axis="y")
         figure.alt = (
-            f"{len(turns)} bars, one a turn, each as long as its prompt and answer. Every bar begins"
+            f"{len(turns)} bars, one a turn, as long as its prompt and answer. Every bar begins"
             " with the whole bar above it and goes on: new scaffold and a screenshot, then the next"
             " answer. The last bar is the stitched sequence, with each answer marked as trained:"
             f" {sum(n for _, n in spans)} of {end} ids."
@@ -48,7 +49,7 @@ def turn_figure(turns: Sequence[Turn]) -> "Picture":
     return figure
 
 
-def _row(axes: "Axes", row: int, parts: Sequence[tuple[int, int, bool]]) -> None:
+def _row(axes: Axes, row: int, parts: Sequence[tuple[int, int, bool]]) -> None:
     for start, length, sampled in parts:
         axes.barh(
             row, length, left=start, height=0.66, color=SAMPLED if sampled else GIVEN,

@@ -3,6 +3,8 @@
 Invariant: it is the image it was made of, in every pixel, and wherever an image is taken it is one.
 """
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 from PIL import Image
@@ -25,7 +27,10 @@ class Described(Image.Image):
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         kind, size = type(self).__name__, f"{self.width}x{self.height}"
-        data = {"image/png": base64_text(png_bytes(self, compress_level=6)), "text/plain": f"<{kind} {size}>"}
+        data = {
+            "image/png": base64_text(png_bytes(self, compress_level=6)),
+            "text/plain": f"<{kind} {size}>",
+        }
         return data, {"image/png": {"alt": self.alt}}
 
     def _repr_jpeg_(self) -> None:

@@ -10,6 +10,8 @@ figure is read from the folder and none is made up here; what the run did not me
 measured".
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

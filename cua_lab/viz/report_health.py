@@ -3,6 +3,8 @@
 Invariant: a task has one colour, dash and marker on the whole page.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -4,6 +4,8 @@ Invariant: shares are of the work and not of the wall time, and a run whose acco
 not close is not said to close.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from cua_lab.records import Summary

@@ -5,6 +5,8 @@ Invariant: `None` in a cell stands wherever a run did not measure something, and
 nothing here is markup.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -3,6 +3,8 @@
 Invariant: which episodes are shown, and in which order, is a function of the run's records.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

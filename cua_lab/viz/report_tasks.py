@@ -3,6 +3,8 @@
 Invariant: a task is judged by the same figure everywhere, its success or its reward (`by_success`).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from cua_lab.records import TaskSummary

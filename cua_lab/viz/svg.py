@@ -5,6 +5,8 @@ Colours come from the page's style sheet, light or dark. Invariant: no style att
 point that was not measured leaves a gap.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

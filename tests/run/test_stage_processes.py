@@ -187,7 +187,8 @@ from cua_lab.run.folder import RunFolder
 from cua_lab.run.job import run_recipe
 path = Path(sys.argv[1])
 with stoppable(path, "again"):
-    asyncio.run(run_recipe(load_recipe(path.with_suffix(".yaml")), RunFolder.create(path, resume=False)))
+    folder = RunFolder.create(path, resume=False)
+    asyncio.run(run_recipe(load_recipe(path.with_suffix(".yaml")), folder))
 """
 PATIENCE_S = 120
 """For two processes to start on a busy machine; not waited for where all is well."""

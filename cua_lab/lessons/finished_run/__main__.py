@@ -1,5 +1,7 @@
 """`python -m cua_lab.lessons.finished_run pack FOLDER [--name NAME]`."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from pathlib import Path

@@ -3,6 +3,8 @@
 Invariant: a field is kept whole or left out, and a line that is kept holds the run's own values.
 """
 
+from __future__ import annotations
+
 import json
 import shutil
 from collections.abc import Iterator, Mapping
