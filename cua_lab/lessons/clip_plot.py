@@ -3,16 +3,12 @@
 Invariant: the values are those of `cua_lab.training.losses.policy_loss`, no formula of its own.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 
 from cua_lab.training.losses import policy_loss
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, DASHES, INK, paper
-
-if TYPE_CHECKING:
-    from cua_lab.viz.picture import Picture
 
 
 def clipped_losses(ratios: np.ndarray, advantage: float, low: float, high: float) -> np.ndarray:
@@ -28,10 +24,8 @@ def clipped_losses(ratios: np.ndarray, advantage: float, low: float, high: float
     return np.array([float(loss) for loss in losses])
 
 
-def clip_figure(low: float, high: float) -> "Picture":
+def clip_figure(low: float, high: float) -> Picture:
     """Loss against ratio for a good and for a bad token; flat where the clip holds it."""
-    from cua_lab.viz.picture import Picture
-
     ratios = np.linspace(0.3, 1.9, 129)
     with paper():
         figure = Picture(figsize=(10.5, 3.0), layout="constrained")

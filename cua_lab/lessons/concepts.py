@@ -3,15 +3,11 @@
 Invariant: every box names a part that exists; the words are those of the lesson that shows it.
 """
 
-from typing import TYPE_CHECKING
-
 from cua_lab.lessons.chain import Box, chain
-
-if TYPE_CHECKING:
-    from cua_lab.viz.picture import Picture
+from cua_lab.viz.picture import Picture
 
 
-def id_path() -> "Picture":
+def id_path() -> Picture:
     """Lesson 02: where messages become ids, where ids become a message, and who keeps them."""
     return chain(
         [
@@ -29,7 +25,7 @@ def id_path() -> "Picture":
     )
 
 
-def tool_stages() -> "Picture":
+def tool_stages() -> Picture:
     """Lesson 03: what happens to a call before the policy sees a screenshot again."""
     return chain(
         [
@@ -46,7 +42,7 @@ def tool_stages() -> "Picture":
     )
 
 
-def browser_parts() -> "Picture":
+def browser_parts() -> Picture:
     """Lesson 08: the processes of one real desktop, and what each is spoken to with."""
     return chain(
         [
@@ -58,14 +54,15 @@ def browser_parts() -> "Picture":
         ],
         there=["keys, clicks\n(RFB)", "X events", "DOM events", "reward, state\n(DevTools)"],
         back=["pixels\n(RFB)", "pixels (X)", "paint", ""],
-        alt="One real desktop. The computer tool sends keys and clicks over RFB to Xvnc, an X server"
-        " without a monitor, and gets pixels back; Chromium in kiosk mode draws on it and shows the"
-        " page; the grader and the expert read the page over the DevTools protocol, not the screen."
-        " A pool holds eight of these, lends one to each episode and resets it in between.",
+        alt="One real desktop. The computer tool sends keys and clicks over RFB to Xvnc, an X"
+        " server without a monitor, and gets pixels back; Chromium in kiosk mode draws on it and"
+        " shows the page; the grader and the expert read the page over the DevTools protocol, not"
+        " the screen. A pool holds eight of these, lends one to each episode and resets it in"
+        " between.",
     )
 
 
-def grpo_loop() -> "Picture":
+def grpo_loop() -> Picture:
     """Lesson 06: one step of the loop."""
     return chain(
         [

@@ -56,7 +56,7 @@ def distance_landscape(box: Box, *, side: int = 201) -> np.ndarray:
     )
 
 
-def landscape_figure(maps: Mapping[str, np.ndarray], box: Box) -> "Picture":
+def landscape_figure(maps: Mapping[str, np.ndarray], box: Box) -> Picture:
     """A map for each reward, and beside them a cut from left to right through the box's middle."""
     with paper():
         figure = Picture(figsize=(11, 3.4), layout="constrained")

@@ -1,4 +1,4 @@
-"""Five ways to get a training row wrong that run without an error, to be compared with the right one.
+"""Five ways to get a training row wrong that run without an error, beside the right one.
 
 Each takes the rows of a batch as they should be and returns them as a mistaken trainer would have
 them. Invariant: only what the mistake is about changes; tokens, pixels and advantages stay.

@@ -25,7 +25,10 @@ class Described(Image.Image):
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         kind, size = type(self).__name__, f"{self.width}x{self.height}"
-        data = {"image/png": base64_text(png_bytes(self, compress_level=6)), "text/plain": f"<{kind} {size}>"}
+        data = {
+            "image/png": base64_text(png_bytes(self, compress_level=6)),
+            "text/plain": f"<{kind} {size}>",
+        }
         return data, {"image/png": {"alt": self.alt}}
 
     def _repr_jpeg_(self) -> None:
