@@ -246,7 +246,7 @@ class ReadingPlayer:
     """Pressed one a turn: the merges of a near win."""
     width: int = 128
     height: int = 128
-    think: str | None = "pair"
+    think: str | None = None
     """A name among `reading.BOARD_THOUGHTS`; None: it only acts."""
     random_keys: float = 0.6
     """Share of keys that come from nowhere; the others push along the line that was named."""

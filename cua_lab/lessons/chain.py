@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, INK, paper
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from cua_lab.viz.picture import Picture
 
 PLAIN, MARKED = "#e4ecfb", "#fdeadb"
 STEP, WIDTH, HEIGHT = 3.3, 1.9, 1.0
@@ -36,8 +35,6 @@ def chain(
     boxes: Sequence[Box], *, there: Sequence[str], back: Sequence[str] = (), alt: str
 ) -> Picture:
     """The boxes from left to right; an empty label draws no arrow."""
-    from cua_lab.viz.picture import Picture
-
     with paper():
         figure = Picture(figsize=(10.5, 2.1))
         figure.alt = alt

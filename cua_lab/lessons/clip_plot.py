@@ -5,16 +5,12 @@ Invariant: the values are those of `cua_lab.training.losses.policy_loss`, no for
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 
 from cua_lab.training.losses import policy_loss
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, DASHES, INK, paper
-
-if TYPE_CHECKING:
-    from cua_lab.viz.picture import Picture
 
 
 def clipped_losses(ratios: np.ndarray, advantage: float, low: float, high: float) -> np.ndarray:
@@ -32,8 +28,6 @@ def clipped_losses(ratios: np.ndarray, advantage: float, low: float, high: float
 
 def clip_figure(low: float, high: float) -> Picture:
     """Loss against ratio for a good and for a bad token; flat where the clip holds it."""
-    from cua_lab.viz.picture import Picture
-
     ratios = np.linspace(0.3, 1.9, 129)
     with paper():
         figure = Picture(figsize=(10.5, 3.0), layout="constrained")

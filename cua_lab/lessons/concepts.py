@@ -5,12 +5,8 @@ Invariant: every box names a part that exists; the words are those of the lesson
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cua_lab.lessons.chain import Box, chain
-
-if TYPE_CHECKING:
-    from cua_lab.viz.picture import Picture
+from cua_lab.viz.picture import Picture
 
 
 def id_path() -> Picture:
@@ -60,10 +56,11 @@ def browser_parts() -> Picture:
         ],
         there=["keys, clicks\n(RFB)", "X events", "DOM events", "reward, state\n(DevTools)"],
         back=["pixels\n(RFB)", "pixels (X)", "paint", ""],
-        alt="One real desktop. The computer tool sends keys and clicks over RFB to Xvnc, a server"
-        " without a monitor, and gets pixels back; Chromium in kiosk mode draws on it and shows the"
-        " page; the grader and the expert read the page over the DevTools protocol, not the screen."
-        " A pool holds eight of these, lends one to each episode and resets it in between.",
+        alt="One real desktop. The computer tool sends keys and clicks over RFB to Xvnc, an X"
+        " server without a monitor, and gets pixels back; Chromium in kiosk mode draws on it and"
+        " shows the page; the grader and the expert read the page over the DevTools protocol, not"
+        " the screen. A pool holds eight of these, lends one to each episode and resets it in"
+        " between.",
     )
 
 

@@ -13,7 +13,6 @@ from cua_lab.viz.style import COLOURS, INK, paper
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 FILLS = {"play": "#e4ecfb", "learn": "#fdeadb", "keep": "#eef0ee"}
 
@@ -43,7 +42,7 @@ BOXES = {
 }
 
 
-def data_way() -> Figure:
+def data_way() -> Picture:
     """The picture; its text is in the notebook's prose too."""
     with paper():
         figure = Picture(figsize=(10.5, 5.1))
@@ -54,6 +53,13 @@ def data_way() -> Figure:
         for box in BOXES.values():
             _draw(axes, box)
         _arrows(axes)
+    figure.alt = (
+        "How the data flows. Play: a task gives the agent its prompt; the agent sends messages and"
+        " images through the shim to the engine and gets text and calls back; it sends calls to the"
+        " computer tool, which sends keys and clicks to the desktop over RFB and returns a"
+        " screenshot; the grader reads the app's state. Learning: the shim's turns are stitched"
+        " into samples, GRPO updates on them and on the reward, and new weights go to the engine."
+    )
     return figure
 
 

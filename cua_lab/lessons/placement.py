@@ -14,7 +14,6 @@ from cua_lab.viz.style import COLOURS, INK, PAPER, paper
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 SAME, OTHER = "#e4ecfb", "#fdeadb"
 WIDTH, HEIGHT, STEP = 2.0, 1.0, 3.15
@@ -48,7 +47,7 @@ LANES = {
 }
 
 
-def placement() -> Figure:
+def placement() -> Picture:
     """The picture; the table below it in the lesson says the same in words."""
     with paper():
         figure = Picture(figsize=(11, 5.2))
@@ -63,6 +62,12 @@ def placement() -> Figure:
             for column, place in enumerate(places):
                 _box(axes, column, y, place)
             _arrows(axes, y, "shared" if y == LAPTOP else "copied")
+    figure.alt = (
+        "What runs where, two rows of four boxes: desktop and grader, episode, engine, trainer. On"
+        " the laptop all are one process and the weights are shared. Under Miles the desktop is in"
+        " a sandbox for each episode, the episode is the same code, a router and eight sglang"
+        " engines answer, the trainer is FSDP on eight GPUs, and weights are copied."
+    )
     return figure
 
 

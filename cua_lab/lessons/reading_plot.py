@@ -1,6 +1,6 @@
 """What a policy said of its screens, over a run: read without a mistake, and worth what.
 
-Invariant: a turn is counted where a transcript was due; its marks are `cua_lab.play.reading`'s.
+Invariant: a turn is counted where a transcript was due; marks are those of `cua_lab.play.reading`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cua_lab.play.reading import Transcript
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, DASHES, MARKERS, paper
 
 if TYPE_CHECKING:
     from cua_lab.records import EpisodeRow, Step
-    from cua_lab.viz.picture import Picture
-
 MANY = 3
 """From so many misread cells on episodes are counted together."""
 
@@ -37,8 +36,6 @@ def by_misread(episodes: Iterable[EpisodeRow]) -> dict[int, tuple[int, float]]:
 
 def erosion_figure(runs: Mapping[str, Sequence[Step]]) -> Picture:
     """Screens read without a mistake, and success, over the steps of GRPO; a line a run."""
-    from cua_lab.viz.picture import Picture
-
     panels = {"screens read without a mistake": "screens_read", "success": "success"}
     with paper():
         figure = Picture(figsize=(10.5, 3.1), layout="constrained")

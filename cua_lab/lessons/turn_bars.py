@@ -9,20 +9,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cua_lab.stitching.turn import Turn
+from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, INK, paper
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from cua_lab.viz.picture import Picture
 
 GIVEN, SAMPLED = "#dfe3ea", COLOURS[1]
 
 
 def turn_figure(turns: Sequence[Turn]) -> Picture:
     """A row for each request, then the stitched sequence of turns that extend each other."""
-    from cua_lab.viz.picture import Picture
-
     rows = [
         [(0, len(t.prompt_ids), False), (len(t.prompt_ids), len(t.output_ids), True)] for t in turns
     ]
@@ -41,9 +38,9 @@ def turn_figure(turns: Sequence[Turn]) -> Picture:
         axes.set_xlabel("ids")
         axes.grid(False, axis="y")
         figure.alt = (
-            f"{len(turns)} bars, one a turn, as long as its prompt and answer. Every bar begins"
-            " with the whole bar above it and goes on: new scaffold and a screenshot, then the next"
-            " answer. The last bar is the stitched sequence, with each answer marked as trained:"
+            f"{len(turns)} bars, one a turn, each as long as its prompt and answer. Every bar"
+            " begins with the whole bar above it and goes on: new scaffold and a screenshot, then"
+            " the next answer. The last bar is the stitched sequence, each answer marked trained:"
             f" {sum(n for _, n in spans)} of {end} ids."
         )
     return figure

@@ -30,7 +30,7 @@ def test_the_figure_has_a_map_for_each_reward_and_a_cut_through_the_middle() -> 
     figure = landscape_figure(maps, BOX)
     *panels, cut = figure.axes
     assert [axes.get_title(loc="left") for axes in panels] == [
-        "distance: 0.01 to 1.00",
+        "distance: 0.04 to 1.00",
         "grounding: -0.09 to 1.00",
     ]
     heights = [line.get_ydata() for line in cut.lines]

@@ -1,6 +1,6 @@
 """A finished run that comes with the package, so that a lesson always has one to read.
 
-    python -m cua_lab.lessons.finished_run pack runs/laptop   ->   cua_lab/lessons/finished_run/laptop
+    python -m cua_lab.lessons.finished_run pack runs/laptop
 
 `pack` copies of a run's folder what a lesson reads: every step, the summary, the viewer's episode,
 the frames of a few episodes; of the other episodes what was done and graded, and not what was said
