@@ -20,7 +20,7 @@ from cua_lab.desktop.xvnc import Xvnc
 
 Evaluate = Callable[[str, float], Awaitable[Any]]
 """An expression and its time limit in seconds -> its value in the page."""
-HEAR_S = 5.0
+HEAR_S = 10.0
 """Far more than a key takes on a machine shared with other work; a deaf desktop costs this once."""
 PAUSE = 0xFF13
 LOCKS = {"CapsLock": 0xFFE5, "NumLock": 0xFF7F, "ScrollLock": 0xFF14}
