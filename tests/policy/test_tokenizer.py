@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from cua_lab.policy.policy import Policy
 from cua_lab.policy.template import call_text, encode, render
-from cua_lab.policy.tokenizer import Corpus, train_tokenizer
+from cua_lab.policy.tokenizer import CALL_TOKENS, SPECIAL_TOKENS, Corpus, train_tokenizer
 
 from .conftest import SYSTEM, TOOL
 
@@ -54,7 +54,7 @@ def test_end_and_padding_are_qwens(policy: Policy) -> None:
 
 def test_the_generation_prompt_never_melts_into_what_is_said_next() -> None:
     """A rollout's prompt ends with it: `assistant\\nx` as one id would be trained and never met."""
-    said = [f"<|im_start|>assistant\n{first}000 rest<|im_end|>" for first in "xyz" for _ in range(9)]
+    said = [f"<|im_start|>assistant\n{first}000 rest<|im_end|>" for first in "xyzxyzxyz"]
     tokenizer = train_tokenizer(Corpus(tuple(said)))
     opening = tokenizer("<|im_start|>assistant\n")["input_ids"]
     for text in said:
