@@ -8,6 +8,8 @@ Invariant: the masked-in ids decode to exactly the assistant's texts; a template
 cannot be had (it rewrites earlier turns) is refused with the turn that differs.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

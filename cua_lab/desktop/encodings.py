@@ -5,6 +5,8 @@ client that applies the rectangles of `Shown.differences(frame, area)` holds `fr
 pixel by pixel.
 """
 
+from __future__ import annotations
+
 import zlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -45,7 +47,7 @@ class Frame:
         pixels.flags.writeable = False
         return pixels
 
-    def with_parts(self, boxes: list[Box], other: "Frame") -> "Frame":
+    def with_parts(self, boxes: list[Box], other: Frame) -> Frame:
         """This frame with some boxes taken from another."""
         image = self.image.copy()
         for box in boxes:
@@ -65,9 +67,11 @@ def pack(frame: Frame, box: Box, form: PixelFormat) -> bytes:
     if form.bits == 24:
         octets = values.astype(">u4" if form.big_endian else "<u4").view(np.uint8)
         octets = octets.reshape(*values.shape, 4)
-        return (octets[..., 1:] if form.big_endian else octets[..., :3]).tobytes()
+        three: bytes = (octets[..., 1:] if form.big_endian else octets[..., :3]).tobytes()
+        return three
     order = ">" if form.big_endian else "<"
-    return values.astype(f"{order}u{form.bits // 8}").tobytes()
+    packed: bytes = values.astype(f"{order}u{form.bits // 8}").tobytes()
+    return packed
 
 
 MAPPED = ((7, 7, 3), (5, 2, 0))

@@ -8,6 +8,8 @@ first. The key is Pause, with which no page and no browser does anything; while 
 the page sees no key at all. Invariant: `heard` returns only what a key event in the page said.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from cua_lab.desktop.xvnc import Xvnc
 
 Evaluate = Callable[[str, float], Awaitable[Any]]
 """An expression and its time limit in seconds -> its value in the page."""
-HEAR_S = 5.0
+HEAR_S = 10.0
 """Far more than a key takes on a machine shared with other work; a deaf desktop costs this once."""
 PAUSE = 0xFF13
 LOCKS = {"CapsLock": 0xFFE5, "NumLock": 0xFF7F, "ScrollLock": 0xFF14}

@@ -13,6 +13,8 @@ columns. With MKL on x86 that makes it the same to the last bit; plain calls dif
 on processors without MKL so do these: 1e-5 is the tolerance there.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

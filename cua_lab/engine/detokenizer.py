@@ -1,5 +1,7 @@
 """Ids back to text, one token or a whole output; special tokens show only in the former."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """What the vision tower makes of an image, computed once per content and state of the weights."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

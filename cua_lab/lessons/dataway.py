@@ -3,6 +3,8 @@
 Invariant: every box is a room of the package and every arrow says what it carries.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,6 @@ from cua_lab.viz.style import COLOURS, INK, paper
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 FILLS = {"play": "#e4ecfb", "learn": "#fdeadb", "keep": "#eef0ee"}
 
@@ -35,13 +36,13 @@ BOXES = {
     "shim": _Box(2.9, 0.6, "shim", "cua_lab.serving.shim", "play"),
     "engine": _Box(5.8, 0.6, "engine", "embedded, sglang, vLLM", "play"),
     "grader": _Box(8.7, 0.6, "grader", "cua_lab.envs", "keep"),
-    "stitch": _Box(2.9, -1.4, "stitch", "cua_lab.rollout", "learn"),
+    "stitch": _Box(2.9, -1.4, "stitch", "cua_lab.stitching", "learn"),
     "train": _Box(5.8, -1.4, "GRPO", "cua_lab.training", "learn"),
     "viz": _Box(0.0, -1.4, "pictures", "cua_lab.viz", "keep"),
 }
 
 
-def data_way() -> "Figure":
+def data_way() -> Picture:
     """The picture; its text is in the notebook's prose too."""
     with paper():
         figure = Picture(figsize=(10.5, 5.1))
@@ -52,10 +53,17 @@ def data_way() -> "Figure":
         for box in BOXES.values():
             _draw(axes, box)
         _arrows(axes)
+    figure.alt = (
+        "How the data flows. Play: a task gives the agent its prompt; the agent sends messages and"
+        " images through the shim to the engine and gets text and calls back; it sends calls to the"
+        " computer tool, which sends keys and clicks to the desktop over RFB and returns a"
+        " screenshot; the grader reads the app's state. Learning: the shim's turns are stitched"
+        " into samples, GRPO updates on them and on the reward, and new weights go to the engine."
+    )
     return figure
 
 
-def _draw(axes: "Axes", box: _Box) -> None:
+def _draw(axes: Axes, box: _Box) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     axes.add_patch(
@@ -71,7 +79,7 @@ def _draw(axes: "Axes", box: _Box) -> None:
     axes.text(middle, box.y + 0.25, box.room, ha="center", va="center", fontsize=8)
 
 
-def _arrows(axes: "Axes") -> None:
+def _arrows(axes: Axes) -> None:
     _across(axes, "tasks", "agent", "prompt", side="right")
     _across(axes, "agent", "tool", "call (JSON)", side="right", up=0.2)
     _across(axes, "agent", "tool", "screenshot", side="left", up=-0.2)
@@ -98,7 +106,7 @@ def _style(colour: str) -> dict[str, Any]:
     return {"arrowstyle": "-|>", "color": colour, "linewidth": 1.6, "mutation_scale": 14}
 
 
-def _across(axes: "Axes", a: str, b: str, label: str, *, side: str, up: float = 0.0) -> None:
+def _across(axes: Axes, a: str, b: str, label: str, *, side: str, up: float = 0.0) -> None:
     start, end = BOXES[a].x + BOXES[a].width, BOXES[b].x
     y = BOXES[a].y + BOXES[a].height / 2 + up
     tail, head = (start, end) if side == "right" else (end, start)
@@ -108,7 +116,7 @@ def _across(axes: "Axes", a: str, b: str, label: str, *, side: str, up: float = 
               va="bottom" if above else "top")  # fmt: skip
 
 
-def _down(axes: "Axes", a: str, b: str, label: str, *, offset: float, colour: str = INK) -> None:
+def _down(axes: Axes, a: str, b: str, label: str, *, offset: float, colour: str = INK) -> None:
     x = BOXES[a].x + BOXES[a].width / 2 + offset
     top, bottom = BOXES[a].y, BOXES[b].y + BOXES[b].height
     axes.annotate("", (x, bottom), (x, top), arrowprops=_style(colour))
@@ -117,7 +125,7 @@ def _down(axes: "Axes", a: str, b: str, label: str, *, offset: float, colour: st
               ha="right" if on_left else "left")  # fmt: skip
 
 
-def _up(axes: "Axes", a: str, b: str, label: str, *, offset: float, colour: str = INK) -> None:
+def _up(axes: Axes, a: str, b: str, label: str, *, offset: float, colour: str = INK) -> None:
     x = BOXES[a].x + BOXES[a].width / 2 + offset
     low, high = BOXES[a].y + BOXES[a].height, BOXES[b].y
     axes.annotate("", (x, high), (x, low), arrowprops=_style(colour))

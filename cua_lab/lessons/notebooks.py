@@ -11,6 +11,8 @@ Cells tagged `nbval-ignore-output` hold outputs of a long run; `store` executes 
 `CUA_LAB_LESSON_RECIPE=laptop`, everything else runs them with the smoke recipe.
 """
 
+from __future__ import annotations
+
 import argparse
 import configparser
 import difflib
@@ -26,6 +28,7 @@ from typing import Any
 from cua_lab.doctor import real_browser
 from cua_lab.errors import LabError
 from cua_lab.files import write_text
+from cua_lab.lessons.finished_run import ONLY_PACKED
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
@@ -54,6 +57,7 @@ ENVIRONMENT = {
     "TQDM_DISABLE": "1",
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     "COLUMNS": "100",
+    ONLY_PACKED: "packed",
 }
 """What outputs are stored and checked under; `tests/conftest.py` sets the same."""
 
@@ -112,7 +116,7 @@ def execute(path: Path, recipe: str) -> Any:
 
     set_environment()
     os.environ["CUA_LAB_LESSON_RECIPE"] = recipe
-    notebook = nbformat.read(path, as_version=4)
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     has_long_cell = any(LONG_TAG in cell.metadata.get("tags", []) for cell in notebook.cells)
     client = NotebookClient(
         notebook,
@@ -180,7 +184,7 @@ def store(path: Path) -> None:
     import nbformat
 
     notebook = execute(path, recipe="laptop")
-    text = nbformat.writes(notebook) + "\n"
+    text = nbformat.writes(notebook) + "\n"  # type: ignore[no-untyped-call]
     write_text(path, text)
     print(f"stored {path.name}: {len(text) / 1e6:.2f} MB")
 
@@ -189,7 +193,7 @@ def check(path: Path) -> bool:
     """Execute a lesson afresh and say whether its stored outputs are what came out."""
     import nbformat
 
-    stored = nbformat.read(path, as_version=4)
+    stored = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     try:
         fresh = execute(path, recipe="smoke")
     except LabError as error:

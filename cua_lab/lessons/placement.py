@@ -4,6 +4,8 @@ Invariant: boxes in one column do the same work; a dash-dotted box is another pr
 above it.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,6 @@ from cua_lab.viz.style import COLOURS, INK, PAPER, paper
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 SAME, OTHER = "#e4ecfb", "#fdeadb"
 WIDTH, HEIGHT, STEP = 2.0, 1.0, 3.15
@@ -46,7 +47,7 @@ LANES = {
 }
 
 
-def placement() -> "Figure":
+def placement() -> Picture:
     """The picture; the table below it in the lesson says the same in words."""
     with paper():
         figure = Picture(figsize=(11, 5.2))
@@ -61,10 +62,16 @@ def placement() -> "Figure":
             for column, place in enumerate(places):
                 _box(axes, column, y, place)
             _arrows(axes, y, "shared" if y == LAPTOP else "copied")
+    figure.alt = (
+        "What runs where, two rows of four boxes: desktop and grader, episode, engine, trainer. On"
+        " the laptop all are one process and the weights are shared. Under Miles the desktop is in"
+        " a sandbox for each episode, the episode is the same code, a router and eight sglang"
+        " engines answer, the trainer is FSDP on eight GPUs, and weights are copied."
+    )
     return figure
 
 
-def _frame(axes: "Axes", first: int, last: int, y: float, label: str) -> None:
+def _frame(axes: Axes, first: int, last: int, y: float, label: str) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     x, width = first * STEP - 0.28, (last - first) * STEP + WIDTH + 0.56
@@ -77,7 +84,7 @@ def _frame(axes: "Axes", first: int, last: int, y: float, label: str) -> None:
     axes.text(x + 0.14, y + HEIGHT + 0.24, label, fontsize=9.5, style="italic", va="center")
 
 
-def _box(axes: "Axes", column: int, y: float, place: Place) -> None:
+def _box(axes: Axes, column: int, y: float, place: Place) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     axes.add_patch(
@@ -92,7 +99,7 @@ def _box(axes: "Axes", column: int, y: float, place: Place) -> None:
     axes.text(middle, y + 0.29, place.detail, ha="center", va="center", fontsize=8)
 
 
-def _arrows(axes: "Axes", y: float, weights: str) -> None:
+def _arrows(axes: Axes, y: float, weights: str) -> None:
     _across(axes, 1, 0, y + 0.7, "keys, clicks", above=True)
     _across(axes, 0, 1, y + 0.3, "pixels (RFB)", above=False)
     _across(axes, 1, 2, y + 0.7, "chat, images", above=True)
@@ -105,7 +112,7 @@ def _arrows(axes: "Axes", y: float, weights: str) -> None:
     axes.text((start + end) / 2, low - 0.08, said, fontsize=8.5, ha="center", va="top")
 
 
-def _across(axes: "Axes", a: int, b: int, y: float, label: str, *, above: bool) -> None:
+def _across(axes: Axes, a: int, b: int, y: float, label: str, *, above: bool) -> None:
     tail = a * STEP + (WIDTH if b > a else 0.0)
     head = b * STEP + (0.0 if b > a else WIDTH)
     axes.annotate("", (head, y), (tail, y), arrowprops=_style())

@@ -4,6 +4,8 @@ Invariant: watching changes nothing about the run, and whoever interrupts the wa
 run, which then keeps what is done.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable
 from pathlib import Path
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from cua_lab.viz.picture import Picture
 
 T = TypeVar("T")
+ALT = {"image/png": {"alt": "Learning curves of the run: a row a task, a panel a quantity"}}
 
 
 async def watched(job: Awaitable[T], path: Path, *, every_s: float = 10.0) -> T:
@@ -55,6 +58,6 @@ def _picture(path: Path) -> dict[str, str]:
 
 def _show(bundle: dict[str, str], shown: Any, display: Any) -> Any:
     if shown is None:
-        return display(bundle, raw=True, display_id=True)
-    shown.update(bundle, raw=True)
+        return display(bundle, metadata=ALT, raw=True, display_id=True)
+    shown.update(bundle, metadata=ALT, raw=True)
     return shown

@@ -3,6 +3,8 @@
 Invariant: every number that both have is listed, as equal or with the reason why it may differ.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from cua_lab.miles.recipe import MilesRecipe
@@ -16,6 +18,8 @@ OWN = {
     "groups": "memory and sandboxes against a steady gradient",
 }
 """Numbers that each recipe has for itself."""
+THINKS = "a policy that says what it reads is kept near its warm-up: nobody pays for the reading"
+"""Why one of our stages may have a KL penalty that the published recipe has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,4 +74,5 @@ def compare(
         "group_size": train.samples,
         "groups": train.prompts,
     }
-    return [Comparison(name, ours[name], miles[name], OWN.get(name, "")) for name in ours]
+    reasons = OWN | ({"kl_coef": THINKS} if grpo.kl_coef > 0 and train.kl_coef == 0 else {})
+    return [Comparison(name, ours[name], miles[name], reasons.get(name, "")) for name in ours]

@@ -7,6 +7,8 @@ gate in front of the sandboxes, the tokenizer's table and the image processor. I
 that cannot be trained on becomes one write-off that says why; a fault of the set-up raises.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import threading
@@ -61,20 +63,20 @@ class EpisodeRunner:
     model: str
     runtime: Any
     tokenizer: Any
-    vision: "Vision"
-    codec: "TableCodec"
+    vision: Vision
+    codec: TableCodec
     stop_ids: frozenset[int]
     """End an answer."""
     forbidden_ids: tuple[int, ...]
     """In no answer."""
     failures: int = 0
     """In a row."""
-    _gates: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = field(
+    _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = field(
         default_factory=WeakKeyDictionary
     )
 
     @classmethod
-    def open(cls, args: Any) -> "EpisodeRunner":
+    def open(cls, args: Any) -> EpisodeRunner:
         """From Miles' args."""
         from cua_lab.miles.token_sets import forbidden_ids, stop_ids
 
@@ -108,7 +110,7 @@ class EpisodeRunner:
             self._gates[loop] = asyncio.Semaphore(self.recipe.runtime.max_sandboxes)
         return self._gates[loop]
 
-    async def samples(self, ask: EpisodeRequest) -> "list[Sample]":
+    async def samples(self, ask: EpisodeRequest) -> list[Sample]:
         """Play and convert; one log line."""
         async with self.gate:
             episode = await self._play(ask)
@@ -117,7 +119,7 @@ class EpisodeRunner:
         self._count(made[0])
         return made
 
-    async def _play(self, ask: EpisodeRequest) -> "Episode":
+    async def _play(self, ask: EpisodeRequest) -> Episode:
         import httpx
 
         shim = ShimTransport(
@@ -140,7 +142,7 @@ class EpisodeRunner:
         )
         return replace(episode, error=episode.error and redacted(episode.error))
 
-    def _config(self, ask: EpisodeRequest) -> "LabAgentConfig":
+    def _config(self, ask: EpisodeRequest) -> LabAgentConfig:
         agent = self.recipe.agent
         longest = ask.sampling.get("max_new_tokens") or agent.max_tokens
         return LabAgentConfig(
@@ -157,7 +159,7 @@ class EpisodeRunner:
             ),
         )
 
-    def _convert(self, episode: "Episode") -> "list[Sample]":
+    def _convert(self, episode: Episode) -> list[Sample]:
         """Every sequence that shows an image; otherwise the write-off."""
         return episode_samples(
             episode,
@@ -169,7 +171,7 @@ class EpisodeRunner:
             images_only=True,
         )
 
-    def _log(self, episode: "Episode", made: "Sequence[Sample]") -> None:
+    def _log(self, episode: Episode, made: Sequence[Sample]) -> None:
         if made[0].reward is None:
             logger.warning(
                 "episode %s of %s failed after %d turns, %.1f s: %s",
@@ -192,7 +194,7 @@ class EpisodeRunner:
             episode.seconds,
         )
 
-    def _count(self, first: "Sample") -> None:
+    def _count(self, first: Sample) -> None:
         """A fault of the machinery fails every episode; Miles would refill the batch for ever."""
         self.failures = self.failures + 1 if first.reward is None else 0
         limit = self.recipe.runtime.stop_after_failures

@@ -4,6 +4,8 @@ Invariant: the same sets as `cua_lab.policy.Policy` has for the folder, so that 
 the embedded engine end and refuse alike.
 """
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

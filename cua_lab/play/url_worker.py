@@ -5,6 +5,8 @@ go along too, and equal ones give equal tokens where the server honours them (vL
 not by itself). Invariant: every turn that says its weights was sampled under the engine's own.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -30,7 +32,7 @@ class UrlWorker:
     """Plays plans with a policy that a server of vLLM or sglang samples."""
 
     engine: OutsideEngine
-    config: "LabAgentConfig"
+    config: LabAgentConfig
     runtime: Any
     """A HUD runtime that places the tasks, such as `LocalRuntime(build)`."""
     concurrency: int = 32

@@ -5,6 +5,8 @@ Invariant: `speed_up` changes no parameter name and no value, so a checkpoint st
 Hugging Face, and no result beyond the last bits of float32.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -47,7 +49,7 @@ SHAPES = {
 }
 
 
-def build_model(shape: Shape, tokenizer: Any, *, seed: int) -> "PreTrainedModel":
+def build_model(shape: Shape, tokenizer: Any, *, seed: int) -> PreTrainedModel:
     """A randomly initialised Qwen3-VL for `tokenizer`'s vocabulary, float32, ready to train."""
     from transformers import Qwen3VLForConditionalGeneration
 
@@ -57,7 +59,8 @@ def build_model(shape: Shape, tokenizer: Any, *, seed: int) -> "PreTrainedModel"
         _initialise(model, shape)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
-    return speed_up(model)
+    fast: PreTrainedModel = speed_up(model)
+    return fast
 
 
 def _config(shape: Shape, tokenizer: Any) -> Any:  # Qwen3VLConfig
@@ -157,9 +160,10 @@ class BatchedVisionAttention:
     ) -> torch.Tensor:
         lengths = cu_seqlens.diff()
         if position_embeddings is None or not bool((lengths == lengths[0]).all()):
-            return super().forward(  # type: ignore[misc]
+            whole: torch.Tensor = super().forward(  # type: ignore[misc]
                 hidden_states, cu_seqlens, position_embeddings=position_embeddings, **kwargs
             )
+            return whole
         count, length = len(lengths), int(lengths[0])
         qkv = self.qkv(hidden_states).view(count, length, 3, self.num_heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (images, heads, patches, head_dim)
@@ -167,7 +171,8 @@ class BatchedVisionAttention:
         # The angles are float32, which a bfloat16 tower must not become.
         q, k = ((x * cos + _rotate_half(x) * sin).to(v.dtype) for x in (q, k))
         mixed = F.scaled_dot_product_attention(q, k, v, scale=self.scaling)
-        return self.proj(mixed.transpose(1, 2).reshape(count * length, -1))
+        out: torch.Tensor = self.proj(mixed.transpose(1, 2).reshape(count * length, -1))
+        return out
 
 
 def _rotate_half(x: torch.Tensor) -> torch.Tensor:
@@ -184,7 +189,7 @@ class ImageFeatures:
     deepstack: tuple[tuple[torch.Tensor, ...], ...]
     """Per tapped vision block, (n_tokens, H) per image; empty for Qwen2.5-VL."""
 
-    def select(self, indices: Sequence[int]) -> "ImageFeatures":
+    def select(self, indices: Sequence[int]) -> ImageFeatures:
         """Images by index, repeats allowed: a group's common screenshot is encoded once."""
         taps = tuple(tuple(tap[i] for i in indices) for tap in self.deepstack)
         return ImageFeatures(tuple(self.tokens[i] for i in indices), taps)

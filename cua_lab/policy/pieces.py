@@ -6,6 +6,8 @@ the ids of the whole. Invariant: `Pieces.encode` equals the tokenizer's own answ
 an added token takes white space beside it with it, the whole text is encoded as ever.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -48,7 +50,7 @@ class Pieces:
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-_OF: "WeakKeyDictionary[Any, Pieces]" = WeakKeyDictionary()
+_OF: WeakKeyDictionary[Any, Pieces] = WeakKeyDictionary()
 
 
 def pieces_of(tokenizer: Any) -> Pieces:

@@ -5,6 +5,8 @@ loads, and what is saved here loads with transformers alone. Invariant: `forbidd
 list of ids that the policy cannot say, used by whoever samples and whoever scores.
 """
 
+from __future__ import annotations
+
 import json
 import stat
 from collections.abc import Iterable

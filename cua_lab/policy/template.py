@@ -6,6 +6,8 @@ a rendered prompt, the canonical text of the answer, `<|im_end|>` and a newline 
 next turn's prompt, so nothing that was sampled is ever re-tokenised.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -8,6 +8,8 @@ with tools) are whole tokens of their own, `phrases`: merges towards them would 
 vocabulary rows. Invariant: the same corpus gives the same ids.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -73,7 +75,7 @@ def train_tokenizer(corpus: Corpus, *, vocab_size: int = 1024) -> Any:  # PreTra
     core.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in SPECIAL_TOKENS])
     whole = (*CALL_TOKENS, *corpus.phrases)
     core.add_tokens([AddedToken(t, special=False, normalized=False) for t in whole])
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=core,
         chat_template=chat_template(),
         eos_token="<|im_end|>",

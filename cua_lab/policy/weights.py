@@ -10,6 +10,8 @@ network's name and shape, is a finite number, and nothing in the file was left o
 `LabError` names how many tensors differ and the first, and nothing was changed.
 """
 
+from __future__ import annotations
+
 import contextlib
 import copy
 from collections.abc import Iterator, Mapping

@@ -5,14 +5,16 @@ task: `policy`, `tasks`, `tool`, `agent`, `sft`, `grpo`, `eval`. Invariant: this
 place of a default, and it imports nothing heavy; YAML files hold what differs, and why.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cua_lab.computer.config import ACTIONS, ToolConfig
-from cua_lab.computer.settling import NoSettle, QuietFramebuffer
-from cua_lab.policy.model import Shape
+if TYPE_CHECKING:
+    from cua_lab.computer.config import ToolConfig
+    from cua_lab.policy.model import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,11 @@ class PolicySettings:
     """How loud pixels are at first: pages of white, grey and thin lines differ from each other a
     third as much as screens with red buttons, and want 0.05."""
 
-    def shape(self) -> "Shape":
+    def shape(self) -> Shape:
         """The same as the policy room's dataclass."""
+        # Here and below: a recipe is checked in .2 s, before torch is imported.
+        from cua_lab.policy.model import Shape
+
         return Shape(
             hidden=self.hidden,
             layers=self.layers,
@@ -187,8 +192,11 @@ class ToolSettings:
     at_most_ms: Natural = 1000
     """A page that never rests is shown after this."""
 
-    def config(self) -> "ToolConfig":
+    def config(self) -> ToolConfig:
         """As the tool takes it."""
+        from cua_lab.computer.config import ACTIONS, ToolConfig
+        from cua_lab.computer.settling import NoSettle, QuietFramebuffer
+
         return ToolConfig(
             actions=self.actions or ACTIONS,
             screenshot_width=self.screenshot_width,

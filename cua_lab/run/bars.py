@@ -6,6 +6,8 @@ A stage in a process of its own has no screen. Its bars are lines of JSON on its
 about what a run computes, and a line that cannot be read or written is no reason to stop.
 """
 
+from __future__ import annotations
+
 import itertools
 import json
 import os
@@ -64,7 +66,7 @@ class ToldBar:
         self._told_at = monotonic()
         tell(stream, {"open": self._name, "initial": initial, **about})
 
-    def __enter__(self) -> "ToldBar":
+    def __enter__(self) -> ToldBar:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -5,6 +5,8 @@ about once a step, takes 0.41 s to look at them all and frees none. Invariant: n
 it: what was set aside is collected as before once the block is left.
 """
 
+from __future__ import annotations
+
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -17,6 +17,8 @@ renamed into it (`cua_lab.files`), so an interrupted run never leaves half a fil
 deleted that is not a run's, and nothing while another process runs here.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import unicodedata
@@ -57,7 +59,7 @@ class RunFolder:
     """Set: records and progress are those of this stage alone, which runs beside an earlier one."""
 
     @classmethod
-    def create(cls, path: Path, *, resume: bool, overwrite: bool = False) -> "RunFolder":
+    def create(cls, path: Path, *, resume: bool, overwrite: bool = False) -> RunFolder:
         """A folder to run in; one that holds a run is never written over by accident."""
         folder = cls(path, resume=resume, overwrite=overwrite)
         folder._check()
@@ -65,7 +67,7 @@ class RunFolder:
         return folder
 
     @contextmanager
-    def begin(self) -> Iterator["RunFolder"]:
+    def begin(self) -> Iterator[RunFolder]:
         """Hold the folder for a run: alone in it, and without what a new run must not meet."""
         with locked(self.path) as handle:
             self._check()
@@ -75,7 +77,7 @@ class RunFolder:
             (self.path / "frames").mkdir(exist_ok=True)
             yield RunFolder(self.path, lock=handle)
 
-    def of_stage(self, name: str) -> "RunFolder":
+    def of_stage(self, name: str) -> RunFolder:
         """The same run's folder, for a stage with records of its own; checkpoints and frames, whose
         names are a stage's own anyway, are in their places at once."""
         return replace(self, stage=name)

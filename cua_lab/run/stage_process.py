@@ -7,6 +7,8 @@ the run's own process would, bit for bit; SIGTERM stops it as Ctrl-C stops a run
 and it ends with its parent, however that ends.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import signal

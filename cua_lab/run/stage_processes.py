@@ -10,6 +10,8 @@ Invariant: the run's files are what they are when one stage is played after the 
 but for the times. No process outlives the run: it is asked to stop, and after a while it is killed.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import json
@@ -51,14 +53,14 @@ class StageProcess:
     """One stage's process, as the run sees it."""
 
     name: str
-    process: "subprocess.Popen[bytes]"
+    process: subprocess.Popen[bytes]
     bars: DrawnBars
     rest: bytes = b""
     """Of its output, what is not yet a line."""
     error: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def start(cls, folder: RunFolder, name: str, position: int) -> "StageProcess":
+    def start(cls, folder: RunFolder, name: str, position: int) -> StageProcess:
         process = subprocess.Popen(
             [sys.executable, "-m", "cua_lab.run.stage_process", str(folder.path), name],
             pass_fds=() if folder.lock is None else (folder.lock,),  # both hold the folder
@@ -125,7 +127,7 @@ class StageProcesses:
         self._held_gib: list[float] = []
         """Peak memory of each stage that was taken over."""
 
-    def __enter__(self) -> "StageProcesses":
+    def __enter__(self) -> StageProcesses:
         return self
 
     def __exit__(self, *exc: object) -> None:

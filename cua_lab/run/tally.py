@@ -4,6 +4,8 @@ Invariant: a tally is plain data; it travels through `progress.json`, so a resum
 sums of the whole run.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Iterable
@@ -63,7 +65,7 @@ class Tally:
     def add_work(self, **parts: int) -> None:
         _add(self.work, parts)
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: Tally) -> None:
         """What a stage has done that counted for itself; its memory is not added, it is another
         process's."""
         for name in ("episodes", "divergences", "seconds", "work"):

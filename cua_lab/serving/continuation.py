@@ -10,6 +10,8 @@ prefix; every id is within the vocabulary (one beyond it ends an sglang server);
 the server reports starts with the ids on record.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

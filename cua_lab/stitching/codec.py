@@ -5,6 +5,8 @@ every other id, `<tool_call>` included, is its bytes. Bytes and not text: halves
 character all decode to U+FFFD, and `skip_special_tokens` hides what it skips.
 """
 
+from __future__ import annotations
+
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -12,6 +12,8 @@ templates that it knows to the byte. So the loop is a plain one over this packag
 scores; the parts that are right are used as they are: peft, torch, transformers.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 import time
@@ -75,7 +77,7 @@ class Finetune:
 
     def __init__(
         self,
-        policy: "Policy",
+        policy: Policy,
         data: SftDataset,
         settings: TrainSettings,
         *,
@@ -133,7 +135,7 @@ class Finetune:
         loss = 0.0
         for micro in _micro(examples, self.settings.micro_batch):
             part = self._nats(micro) / tokens
-            part.backward()
+            part.backward()  # type: ignore[no-untyped-call]
             loss += float(part.detach())
         norm = torch.nn.utils.clip_grad_norm_(_learning(self.policy), self.settings.grad_clip)
         self.optimizer.step()
@@ -197,7 +199,7 @@ def rate_at(step: int, steps: int, settings: TrainSettings) -> float:
     return settings.lr * (settings.final_lr + (1 - settings.final_lr) * falling)
 
 
-def make_optimizer(policy: "Policy", settings: TrainSettings) -> torch.optim.AdamW:
+def make_optimizer(policy: Policy, settings: TrainSettings) -> torch.optim.AdamW:
     """AdamW on what learns; only matrices decay."""
     parameters = _learning(policy)
     groups = [
@@ -229,7 +231,7 @@ def on_device(batch: Batch, device: str) -> Batch:
     )
 
 
-def _learning(policy: "Policy") -> list[torch.nn.Parameter]:
+def _learning(policy: Policy) -> list[torch.nn.Parameter]:
     return [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
 
 

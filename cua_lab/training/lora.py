@@ -6,6 +6,8 @@ with the same tensor names as before, whose log-probabilities are those of the a
 rounding (1e-5 in float32), so any engine serves it; only a merged policy may be exported.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,7 +33,7 @@ WEIGHTS = "adapter_model.safetensors"
 class Adapter:
     """Adapters on a policy's network."""
 
-    policy: "Policy"
+    policy: Policy
     peft_model: Any
     """peft.PeftModel around the policy's network."""
 
@@ -64,7 +66,7 @@ class Adapter:
         """Add the updates to the weights and take the adapters off; there is no way back."""
         self.peft_model.merge_and_unload()
 
-    def merge_checked(self, probe: "Callable[[], Tensor]") -> None:
+    def merge_checked(self, probe: Callable[[], Tensor]) -> None:
         """`merge`, with log-probabilities of one row taken before and after.
 
         They may differ by rounding: 1e-5 in float32; in bfloat16 the merged weights are rounded to
@@ -83,7 +85,7 @@ class Adapter:
             )
 
 
-def attach(policy: "Policy", settings: LoraSettings) -> Adapter:
+def attach(policy: Policy, settings: LoraSettings) -> Adapter:
     """Put fresh adapters on a policy; only they can learn from now on. They start as no change."""
     try:
         from peft import LoraConfig, get_peft_model

@@ -4,6 +4,8 @@ Invariant: nothing is scaled but by whole numbers or smoothly downwards, and the
 black on a white halo, so they show on any screen; the card is opaque, so it reads in a dark theme.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -12,6 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from cua_lab.errors import LabError
 from cua_lab.pictures import to_rgb
+from cua_lab.viz.described import Described
 from cua_lab.viz.frames import Frame, frames_of, key_summary
 from cua_lab.viz.visible import visible_label
 
@@ -28,7 +31,7 @@ THOUGHT_LINE = 18
 
 def filmstrip(
     episode: Any, *, title: str = "", columns: int = 6, coordinate_space: str = "0-1000"
-) -> Image.Image:
+) -> Described:
     """One picture: `columns` screenshots a row, the turn and its action under each.
 
     `episode`: an `Episode` of `cua_lab.rollout`, or a sequence of `Frame`.
@@ -54,7 +57,23 @@ def filmstrip(
         draw.rectangle((x - 1, y - 1, x + CELL, y + _fit(frame.image).height), outline=RULE)
         _thought(draw, (x, y + height + 5), frame)
         _caption(draw, (x, y + height + said + 5), index, frame)
-    return strip
+    return Described.of(strip, description(frames, title))
+
+
+def description(frames: Sequence[Frame], title: str = "") -> str:
+    """A film strip in words: what was thought and done at each screenshot."""
+    captions = [f"{i}: {_words(frame)}" for i, frame in enumerate(frames)]
+    head = f"{title}. " if title else ""
+    return f"{head}Film strip of {len(frames)} screenshots. {'; '.join(captions)}"
+
+
+def _words(frame: Frame) -> str:
+    said = f"said {frame.thought!r}, " if frame.thought else ""
+    return said + (_label(frame) or "no action")
+
+
+def _label(frame: Frame) -> str:
+    return visible_label(key_summary(frame.keys) if frame.keys else frame.label)[:MOST]
 
 
 def thought_lines(thought: str) -> list[list[tuple[int, str]]]:
@@ -127,8 +146,7 @@ def _fit(image: Image.Image) -> Image.Image:
 
 
 def _caption(draw: ImageDraw.ImageDraw, at: tuple[float, float], index: int, frame: Frame) -> None:
-    label = visible_label(key_summary(frame.keys) if frame.keys else frame.label)
-    lines = _wrap(draw, f"{index} · {label[:MOST] or 'no action'}", CELL, limit=2)
+    lines = _wrap(draw, f"{index} · {_label(frame) or 'no action'}", CELL, limit=2)
     draw.multiline_text(at, "\n".join(lines), fill=INK, font=_font(14), spacing=3)
 
 

@@ -5,6 +5,8 @@ by the hash of their exact text, pictures only as `data:`. So a page cannot phon
 an episode that looks like markup cannot run even if it were not escaped (it is).
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import json
@@ -45,22 +47,16 @@ def _environment() -> Environment:
     )
     environment.filters["shown"] = visible_label
     environment.filters["token"] = visible
+    environment.filters["px"] = "{:.1f}".format
+    environment.filters["viewer_json"] = lambda payload: json_text(with_shown(payload))
     return environment
 
 
-def json_block(element_id: str, value: Any) -> str:
-    """JSON in a data block, which never runs; `<` is escaped so that no text can end the block."""
+def json_text(value: Any) -> Markup:
+    """JSON for a data block, which never runs; `<` is escaped so that no text can end the block."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     text = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    text = "".join(c if not "\ud800" <= c <= "\udfff" else f"\\u{ord(c):04x}" for c in text)
-    tag = Markup('<script type="application/json" id="{}">{}</script>')
-    return str(tag.format(element_id, Markup(text)))
-
-
-def viewer_block(element_id: str, payload: dict[str, Any]) -> str:
-    """A mask viewer's place on the page and its data; the page needs `script=viewer_script()`."""
-    place = Markup('<div data-viewer="{}"></div>\n').format(element_id)
-    return str(place) + json_block(element_id, with_shown(payload))
+    return Markup("".join(c if not "\ud800" <= c <= "\udfff" else f"\\u{ord(c):04x}" for c in text))
 
 
 def viewer_script() -> str:
@@ -68,16 +64,12 @@ def viewer_script() -> str:
     return asset("viewer.js") + "\nboot();\n"
 
 
-def page(*, title: str, body: str, style: str, script: str = "") -> str:
-    """A whole HTML document around `body` (trusted, already escaped markup)."""
-    return page_of("page.html.jinja", title=title, body=Markup(body), style=style, script=script)
-
-
 def page_of(
     template: str, *, title: str, style: str | None = None, script: str = "", **values: Any
 ) -> str:
     """A whole HTML document from a template that extends `page.html.jinja`, by default in the
-    pages' one stylesheet."""
+    pages' one stylesheet. A page with a mask viewer (`viewer_parts.html.jinja`) needs `viewer.css`
+    and `script=viewer_script()`."""
     style = asset("report.css") if style is None else style
     return render(
         template,

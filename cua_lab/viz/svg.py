@@ -1,13 +1,15 @@
-"""Small charts as inline SVG whose colours come from the page's style sheet, light or dark.
+"""Small charts as the numbers of an inline SVG; `static/charts.html.jinja` writes them.
 
-Invariant: no style attribute and no script (a strict content policy allows neither); lines differ
-by dash and marker as well as by colour; a point that was not measured leaves a gap.
+Colours come from the page's style sheet, light or dark. Invariant: no style attribute and no script
+(a strict content policy allows neither); lines differ by dash and marker as well as by colour; a
+point that was not measured leaves a gap.
 """
+
+from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import groupby
 
 from cua_lab.stats import Estimate
@@ -15,6 +17,10 @@ from cua_lab.stats import Estimate
 WIDTH, HEIGHT = 340, 210
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 34
 MARKERS = 8
+NAMES, ROOM, VALUES, ROW = 128, 150, 108, 26
+"""Of a bar chart: widths of its names, its bars and its values, and the height of a bar's row."""
+
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,47 +46,131 @@ class Bar:
     look: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A number beside an axis; `at` is in the picture's pixels."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A measured point with what a pointer over it says."""
+
+    x: float
+    y: float
+    tip: str
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One line in the picture's pixels."""
+
+    look: int
+    thin: bool
+    pieces: tuple[tuple[Point, ...], ...]
+    """Runs of measured points."""
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The area around a line: its corners, there along the top and back along the bottom."""
+
+    look: int
+    corners: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LineChart:
+    """A line chart, ready to be written."""
+
+    label: str
+    """What a screen reader says."""
+    x_label: str
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    bands: tuple[Band, ...]
+    curves: tuple[Curve, ...]
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    base: int = HEIGHT - BOTTOM
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnBar:
+    """One bar in the picture's pixels."""
+
+    name: str
+    look: int
+    y: int
+    length: float
+    error: tuple[float, float] | None
+    """The ends of its error line; `None` where no error is known."""
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class BarChart:
+    """Horizontal bars, ready to be written."""
+
+    label: str
+    bars: tuple[DrawnBar, ...]
+    height: int
+    left: int = NAMES
+    right: int = NAMES + ROOM
+    width: int = NAMES + ROOM + VALUES
+
+
 def line_chart(
     lines: Sequence[Line], *, label: str, x_label: str, y_range: tuple[float, float] | None = None
-) -> str:
-    """An SVG, or a sentence where nothing was measured. `label` is what a screen reader says."""
+) -> LineChart | None:
+    """A chart, or `None` where nothing was measured. `label` is what a screen reader says."""
     points = [(x, y) for line in lines for x, y in zip(line.x, line.y, strict=True) if _real(y)]
     if not points:
-        return '<p class="missing">not measured</p>'
+        return None
     low, high = y_range or _padded([*_extremes(lines)])
     frame = _Frame(min(x for x, _ in points), max(x for x, _ in points), low, high)
-    parts = [*_grid(frame, x_label)]
-    parts += [_band(frame, line) for line in lines if line.half]
-    for line in lines:
-        parts += _curve(frame, line)
-    return _svg(label, WIDTH, HEIGHT, parts)
+    return LineChart(
+        label=label,
+        x_label=x_label,
+        x_ticks=tuple(
+            Tick(frame.x(value), f"{value:g}")
+            for value in ticks(frame.x0, max(frame.x1, frame.x0 + 1))
+            if value <= frame.x1 and value == int(value)  # steps are whole
+        ),
+        y_ticks=tuple(Tick(frame.y(value), f"{value:g}") for value in ticks(frame.y0, frame.y1)),
+        bands=tuple(_band(frame, line) for line in lines if line.half),
+        curves=tuple(_curve(frame, line) for line in lines),
+    )
 
 
-def bar_chart(bars: Sequence[Bar], *, label: str) -> str:
-    """Horizontal bars with their standard errors, values at the right."""
+def bar_chart(bars: Sequence[Bar], *, label: str) -> BarChart | None:
+    """Horizontal bars with their standard errors, values at the right; `None` without any."""
     if not bars:
-        return '<p class="missing">not measured</p>'
-    name, room, row, height = 128, 150, 26, 26 * len(bars) + 8
+        return None
     errors = [_error(bar.value) for bar in bars]
     largest = max(bar.value.mean + error for bar, error in zip(bars, errors, strict=True))
     reach = max(largest, 1e-9)
 
     def at(value: float) -> float:
-        return name + room * min(1.0, max(0.0, value / reach))
+        return NAMES + ROOM * min(1.0, max(0.0, value / reach))
 
-    parts = [f'<line class="axis" x1="{name}" y1="2" x2="{name}" y2="{height - 4}"/>']
-    for index, (bar, error) in enumerate(zip(bars, errors, strict=True)):
-        y, middle = 4 + index * row, 13 + index * row
-        length = at(bar.value.mean) - name
-        box = f'x="{name}" y="{y}" width="{length:.1f}" height="18"'
-        parts.append(f'<text class="end" x="{name - 7}" y="{y + 14}">{escape(bar.name)}</text>')
-        parts.append(f'<rect class="bar look{bar.look}" {box}/>')
-        low, high = at(bar.value.mean - error), at(bar.value.mean + error)
-        if error:
-            parts.append(f'<path class="error" d="M{low:.1f} {middle}H{high:.1f}"/>')
-        said = f"{bar.value.mean:.3f}" + (f" ± {error:.3f}" if error else "")
-        parts.append(f'<text x="{name + room + 8}" y="{y + 14}">{said}</text>')
-    return _svg(label, name + room + 108, height, parts)
+    drawn = tuple(
+        DrawnBar(
+            name=bar.name,
+            look=bar.look,
+            y=4 + index * ROW,
+            length=at(bar.value.mean) - NAMES,
+            error=(at(bar.value.mean - error), at(bar.value.mean + error)) if error else None,
+            said=f"{bar.value.mean:.3f}" + (f" ± {error:.3f}" if error else ""),
+        )
+        for index, (bar, error) in enumerate(zip(bars, errors, strict=True))
+    )
+    return BarChart(label, drawn, height=ROW * len(bars) + 8)
 
 
 def ticks(low: float, high: float, about: int = 4) -> list[float]:
@@ -110,53 +200,28 @@ class _Frame:
         inside = min(max(value, self.y0), self.y1)
         return TOP + (self.y1 - inside) / (self.y1 - self.y0) * (HEIGHT - TOP - BOTTOM)
 
-
-def _grid(frame: _Frame, x_label: str) -> Iterator[str]:
-    for value in ticks(frame.y0, frame.y1):
-        y = frame.y(value)
-        yield f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>'
-        yield f'<text class="end" x="{LEFT - 6}" y="{y + 4:.1f}">{value:g}</text>'
-    for value in ticks(frame.x0, max(frame.x1, frame.x0 + 1)):
-        if value <= frame.x1 and value == int(value):  # steps are whole
-            x, y = frame.x(value), HEIGHT - BOTTOM + 15
-            yield f'<text class="middle" x="{x:.1f}" y="{y}">{value:g}</text>'
-    base = HEIGHT - BOTTOM
-    yield f'<line class="axis" x1="{LEFT}" y1="{base}" x2="{WIDTH - RIGHT}" y2="{base}"/>'
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    yield f'<text class="middle" x="{middle}" y="{HEIGHT - 4}">{escape(x_label)}</text>'
+    def point(self, x: float, y: float) -> Point:
+        return self.x(x), self.y(y)
 
 
-def _band(frame: _Frame, line: Line) -> str:
+def _band(frame: _Frame, line: Line) -> Band:
     rows = [r for r in zip(line.x, line.y, line.half or (), strict=True) if all(map(_real, r))]
-    upper = [f"{frame.x(x):.1f},{frame.y(y + h):.1f}" for x, y, h in rows]
-    lower = [f"{frame.x(x):.1f},{frame.y(y - h):.1f}" for x, y, h in reversed(rows)]
-    return f'<polygon class="band look{line.look}" points="{" ".join(upper + lower)}"/>'
+    upper = [frame.point(x, y + h) for x, y, h in rows]
+    lower = [frame.point(x, y - h) for x, y, h in reversed(rows)]
+    return Band(line.look, tuple(upper + lower))
 
 
-def _curve(frame: _Frame, line: Line) -> Iterator[str]:
+def _curve(frame: _Frame, line: Line) -> Curve:
     pairs = list(zip(line.x, line.y, strict=True))
-    kind = "thin" if line.thin else "line"
-    for measured, run in groupby(pairs, key=lambda pair: _real(pair[1])):
-        if measured:
-            path = "L".join(f"{frame.x(x):.1f} {frame.y(y):.1f}" for x, y in run)
-            yield f'<path class="{kind} look{line.look}" d="M{path}"/>'
-    if line.thin:
-        return
-    known = [pair for pair in pairs if _real(pair[1])]
-    shown = dict.fromkeys([*known[:: max(1, len(known) // MARKERS)], *known[-1:]])
-    for x, y in shown:
-        tip = f"<title>{escape(line.name)}, {x:g}: {y:.4g}</title>"
-        yield _marker(frame.x(x), frame.y(y), line.look, tip)
-
-
-def _marker(x: float, y: float, look: int, tip: str) -> str:
-    if look == 0:
-        return f'<circle class="mark look0" cx="{x:.1f}" cy="{y:.1f}" r="3.4">{tip}</circle>'
-    if look == 1:
-        at = f'x="{x - 3.2:.1f}" y="{y - 3.2:.1f}" width="6.4" height="6.4"'
-        return f'<rect class="mark look1" {at}>{tip}</rect>'
-    path = f"M{x:.1f} {y - 4:.1f}l4 7h-8z"
-    return f'<path class="mark look2" d="{path}">{tip}</path>'
+    pieces = tuple(
+        tuple(frame.point(x, y) for x, y in run)
+        for measured, run in groupby(pairs, key=lambda pair: _real(pair[1]))
+        if measured
+    )
+    known = [] if line.thin else [pair for pair in pairs if _real(pair[1])]
+    marked = dict.fromkeys([*known[:: max(1, len(known) // MARKERS)], *known[-1:]])
+    marks = tuple(Mark(*frame.point(x, y), tip=f"{line.name}, {x:g}: {y:.4g}") for x, y in marked)
+    return Curve(line.look, line.thin, pieces, marks)
 
 
 def _extremes(lines: Sequence[Line]) -> Iterator[float]:
@@ -171,14 +236,6 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
     pad = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
     return low - pad, high + pad
-
-
-def _svg(label: str, width: float, height: float, parts: Sequence[str]) -> str:
-    inside = "".join(parts)
-    return (
-        f'<svg class="chart" viewBox="0 0 {width:g} {height:g}" role="img"'
-        f' aria-label="{escape(label, quote=True)}">{inside}</svg>'
-    )
 
 
 def _error(estimate: Estimate) -> float:

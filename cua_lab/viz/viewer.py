@@ -5,6 +5,8 @@ JavaScript ever sees. Invariant: the three forms (widget, standalone page, stati
 same payload, and the `repr` depends on nothing else, so stored notebook outputs never drift.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,12 +33,14 @@ class MaskViewer(anywidget.AnyWidget):
     def save_html(self, path: str | Path) -> Path:
         """Write a page that works offline, from `file://`, under `default-src 'none'`."""
         style = page.asset("viewer.css") + _BACKDROP
-        block = page.viewer_block("viewer-data", self.payload)
-        title = self.payload["title"]
-        script = page.viewer_script()
-        return page.write_page(
-            path, page.page(title=title, body=f"<main>{block}</main>", style=style, script=script)
+        html = page.page_of(
+            "viewer.html.jinja",
+            title=self.payload["title"],
+            style=style,
+            script=page.viewer_script(),
+            payload=self.payload,
         )
+        return page.write_page(path, html)
 
     def __repr__(self) -> str:
         members = "; ".join(f"{m['name']}: {summary(m)}" for m in self.payload["members"])

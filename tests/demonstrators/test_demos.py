@@ -28,7 +28,7 @@ TOOL = tool_schema(ToolConfig(coordinate_space="0-1000", max_keys_per_call=20), 
 SCENE = PromptContext("Use the screen.", (TOOL,))
 CLICK = ClickPlayer(SCENE)
 GAME = GamePlayer(SCENE, "Reach a high score.")
-READING = ReadingPlayer(SCENE, "Make a 64 tile with 2 keys.")
+READING = ReadingPlayer(SCENE, "Make a 64 tile with 2 keys.", think="pair")
 
 
 def calls(demo: Demo) -> list[dict]:
@@ -123,6 +123,8 @@ def test_a_reader_wins_as_often_as_its_keys_are_not_random() -> None:
 
 def test_a_recipe_names_what_is_said() -> None:
     assert thoughts(replace(READING, think=None)(0)) == ["", ""]
+    unsaid = ReadingPlayer(SCENE, "Go.")  # a recipe's `think: null` gives no name: it only acts
+    assert thoughts(unsaid(0)) == ["", ""]
     (first, second) = thoughts(replace(READING, think="transcript")(0))
     assert [first, second] == [said.split()[0] for said in thoughts(READING(0))]
     with pytest.raises(LabError, match="think is 'aloud'; a player of 2048 says transcript, pair"):

@@ -119,3 +119,5 @@ def test_a_difference_without_a_reason_shows() -> None:
     recipe = load_miles_recipe()
     other = replace(recipe, train=replace(recipe.train, clip_high=0.2))
     assert [one.name for one in compare(other) if not one.agrees] == ["clip_high"]
+    other = replace(recipe, train=replace(recipe.train, kl_coef=0.1))
+    assert [one.name for one in compare(other) if not one.agrees] == ["kl_coef"]

@@ -59,7 +59,7 @@ def test_exactly_the_assistants_tokens_carry_loss_and_its_end_with_them(policy: 
 
 
 def test_a_thought_carries_loss_like_the_call_behind_it(policy: Policy) -> None:
-    demo = ReadingPlayer(SCENE, "Read.", width=96, height=96)(1)
+    demo = ReadingPlayer(SCENE, "Read.", width=96, height=96, think="pair")(1)
     item = make_example(policy, demo)
     answers = [
         f"{message['content']}\n"

@@ -1,8 +1,10 @@
 """The run folder read back, and the page made of it."""
 
 import json
+import math
 import re
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from cua_lab.cli.report_command import report as _  # noqa: F401 - registers the
 from cua_lab.errors import LabError
 from cua_lab.viz import read_run
 from cua_lab.viz.report import report_html, write_report
-from cua_lab.viz.svg import Line, line_chart, ticks
+from cua_lab.viz.svg import Line, bar_chart, line_chart, ticks
 from tests.viz.episodes import board
 from tests.viz.runs import CLICK, GAME, write_run
 
@@ -126,8 +128,8 @@ def test_parts_that_ran_side_by_side_are_shares_of_the_work(folder, tmp_path):
 
 
 def test_steps_on_the_axis_are_whole():
-    svg = line_chart([Line("a", [1, 2, 3], [0, 1, 2])], label="a", x_label="step")
-    assert re.findall(r'class="middle"[^>]*>([\d.]+)<', svg) == ["1", "2", "3"]
+    chart = line_chart([Line("a", [1, 2, 3], [0, 1, 2])], label="a", x_label="step")
+    assert [tick.text for tick in chart.x_ticks] == ["1", "2", "3"]
 
 
 def test_the_account_of_tokens_is_shown_to_close(html):
@@ -158,17 +160,80 @@ def test_an_empty_beginning_of_a_run_says_what_is_missing(tmp_path):
     assert '<script type="module">' not in html
 
 
-def test_text_of_a_run_is_never_markup(tmp_path):
-    folder = write_run(tmp_path / "run<b>")
+HOSTILE = "<img src=x onerror=alert(1)>\"'&</script>"
+
+
+def hostile_run(path: Path) -> Path:
+    """A run in which every text that a run can bring is markup."""
+    folder = write_run(path / "run<b>")
     summary = json.loads((folder / "summary.json").read_text())
-    summary["tasks"][CLICK]["learnt"] = "<img src=x onerror=alert(1)>"
+    summary["tasks"][CLICK] |= {
+        "learnt": HOSTILE,
+        "by_variant_before": {HOSTILE: 0.5},
+        "ablations": {HOSTILE: 0.5},
+        "ablations_success": {HOSTILE: 0.5},
+        "direction_shares_before": {HOSTILE: 0.5},
+    }
     summary["tasks"]["<i>task"] = summary["tasks"].pop(GAME)
+    summary |= {"recipe": HOSTILE, "machine": {"cores": HOSTILE, "cpu": HOSTILE}}
+    summary["versions"] = {HOSTILE: HOSTILE}
+    for table in ("seconds", "tokens", "episodes", "divergences", "tokens_per_s"):
+        summary[table][HOSTILE] = 1
     (folder / "summary.json").write_text(json.dumps(summary))
-    html = report_html(read_run(folder))
+    (folder / "config.yaml").write_text(f"name: {HOSTILE}\n")
+    _rewrite(folder / "metrics.jsonl", lambda row: row | {"screens_read": 0.5})
+    _rewrite(folder / "episodes.jsonl", _hostile_episode)
+    return folder
+
+
+def _hostile_episode(row):
+    said = {"thought": HOSTILE, "reading": "X" * len(HOSTILE)}
+    turns = [turn | said | {"keys": [HOSTILE], "action": {}} for turn in row["turns"]]
+    if row["task"] == CLICK:
+        turns = [turn | {"keys": [], "action": {"action": HOSTILE}} for turn in turns]
+    return row | {"turns": turns}
+
+
+def _rewrite(path: Path, change) -> None:
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(change(row)) + "\n" for row in rows))
+
+
+def test_text_of_a_run_is_never_markup(tmp_path):
+    """Names, thoughts, keys, actions, table rows, versions, the recipe's text."""
+    html = report_html(read_run(hostile_run(tmp_path)))
     body = html.split("<body>")[1]
     assert "<img src=x" not in body
     assert "<i>task" not in body
     assert "run<b>" not in body
+    tags = Tags()
+    tags.feed(html)
+    assert not [name for name in tags.attributes if name.startswith("on")]
+    assert tags.scripts == 2, "the viewer's data and its program"
+    assert html.count("&lt;img src=x onerror=alert(1)&gt;&#34;&#39;&amp;&lt;/script&gt;") > 20
+
+
+class Tags(HTMLParser):
+    """The names of all attributes, and how many scripts there are."""
+
+    def __init__(self):
+        super().__init__()
+        self.attributes: set[str] = set()
+        self.scripts = 0
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes |= set(dict(attrs))
+        self.scripts += tag == "script"
+
+
+def test_text_of_a_run_hides_nothing(tmp_path):
+    """A thought with U+202E turned the page's own words around."""
+    folder = reading_run(tmp_path / "run")
+    said = {"thought": "0\u202e51/0000", "reading": "0051/0000"}
+    _rewrite(folder / "episodes.jsonl", lambda row: row | {"turns": [row["turns"][0] | said]})
+    html = report_html(read_run(folder))
+    assert "0<mark>‹U+202E›<small>(0)</small></mark>51" in html
+    assert "\u202e" not in html
 
 
 def test_a_summary_with_bare_numbers_and_nulls_is_read(folder):
@@ -198,9 +263,17 @@ def test_the_command_writes_the_report_where_it_is_told(folder, tmp_path):
 
 
 def test_a_gap_in_the_measurements_is_a_gap_in_the_line():
-    svg = line_chart([Line("a", [0, 1, 2, 3], [1, 2, float("nan"), 3])], label="a", x_label="step")
-    assert svg.count('class="line') == 2
-    assert "nan" not in svg
+    lines = [Line("a", [0, 1, 2, 3], [1, 2, math.nan, 3], half=[1, math.nan, 1, 1])]
+    chart = line_chart(lines, label="a", x_label="step")
+    assert [len(piece) for piece in chart.curves[0].pieces] == [2, 1]
+    assert len(chart.curves[0].marks) == 3
+    assert len(chart.bands[0].corners) == 4
+    assert all(math.isfinite(v) for point in chart.bands[0].corners for v in point)
+
+
+def test_a_chart_of_nothing_is_no_chart():
+    assert line_chart([Line("a", [0], [math.nan])], label="a", x_label="step") is None
+    assert bar_chart([], label="a") is None
 
 
 def test_ticks_are_round_and_inside():

@@ -14,7 +14,7 @@ from cua_lab.lessons.token_bars import token_bars
 from cua_lab.viz import mask_viewer
 from cua_lab.viz.filmstrip import CELL, _wrap, filmstrip
 from cua_lab.viz.frames import Frame, action_label
-from cua_lab.viz.page import json_block, page
+from cua_lab.viz.page import page_of
 from cua_lab.viz.visible import plot_text, visible, visible_label
 from tests.viz.episodes import WordCodec, board, episode, frame
 
@@ -145,12 +145,12 @@ def test_labels_of_figures_hide_nothing_and_are_no_mathematics():
 
 def test_a_page_with_a_lone_surrogate_can_be_written(tmp_path):
     """NousResearch/hermes-agent#104134: a sampled half of a character ended the report."""
-    html = page(title="a\ud83d", body="<p>b\ud83d</p>", style="")
-    html += json_block("x", {"text": "\ud83d</script>"})
+    payload = {"text": "\ud83d</script>", "shown": {}}
+    html = page_of("viewer.html.jinja", title="a\ud83d", payload=payload)
     (tmp_path / "page.html").write_text(html, encoding="utf-8")
     assert "<title>a‹U+D83D›</title>" in html
-    found = re.search(r'id="x">(.*?)</script>', html)
-    assert json.loads(found[1]) == {"text": "\ud83d</script>"}
+    found = re.search(r'id="viewer-data">(.*?)</script>', html)
+    assert json.loads(found[1]) == payload
 
 
 def test_a_viewer_with_a_lone_surrogate_can_be_saved(tmp_path):

@@ -11,6 +11,8 @@ The real one, `cua_lab.training.trainer`, adds
   (`cua_lab.training.losses`), checkpoints (`cua_lab.training.checkpoint`).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -93,7 +95,7 @@ class Grpo:
         for _ in range(self.updates):
             logprobs = score(self.policy, rollouts.batch, rollouts.mask).logprobs  # (B, T)
             self.optimizer.zero_grad()
-            self.loss(logprobs, rollouts).backward()
+            self.loss(logprobs, rollouts).backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), 1.0)
             self.optimizer.step()
         self.state.step += 1

@@ -12,6 +12,8 @@ The real one, `cua_lab.training.warmup`, adds
 - LoRA, resuming and any data set on disk (`cua_lab.training.finetune`).
 """
 
+from __future__ import annotations
+
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -97,7 +99,7 @@ def sft(
         demos = [player(rng.randrange(demonstrations)) for _ in range(batch)]
         loss = sft_loss(policy, [lesson_of(policy, demo) for demo in demos])
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(policy.model.parameters(), 1.0)
         optimizer.step()
         yield float(loss.detach())
