@@ -18,6 +18,8 @@ from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from cua_lab import files
 from cua_lab.dataset.prompt_format import asking_of
 from cua_lab.demonstrators import players_of
@@ -87,6 +89,8 @@ class StageRun:
     @classmethod
     def open(cls, setup: StageContext, folder: RunFolder, progress: Progress) -> StageRun:
         """Build the stage's policy and engine, from its warm-up where there is one."""
+        # Whatever draws from torch's own generator draws the same in whichever process this is.
+        torch.manual_seed(derive_seed(setup.seed, setup.stage.name, "torch"))
         state = progress.stage(setup.stage.name)
         demonstrator = demonstrator_of(setup)
         warm = load_policy(whole_warm_up(folder, setup.stage.name)) if state.warm else None

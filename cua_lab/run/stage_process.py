@@ -54,7 +54,8 @@ def end_with_parent() -> None:
     """The parent holds the other end of this process's input."""
 
     def wait() -> None:
-        sys.stdin.buffer.read()
+        while os.read(0, 1):  # not sys.stdin: its lock would be held as the interpreter ends
+            pass
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()

@@ -19,21 +19,20 @@ from cua_lab.files import watch_faults
 from cua_lab.recipes import Recipe, dump_recipe, parse_recipe
 from cua_lab.run.folder import STAGES, RunFolder
 from cua_lab.run.job import run_recipe
+from cua_lab.run.lock import locked
 from cua_lab.run.progress import Progress
 from cua_lab.run.recovery import is_finished
 from cua_lab.run.stage_process import STOPPED, play_stage
-from cua_lab.run.stage_processes import StageProcesses, most_at_once
+from cua_lab.run.stage_processes import StageProcess, StageProcesses, most_at_once
 from tests.run.support_kill import TINY, Death, Killed, differing, leftovers, outcome, steady
 
 
-def tiny(at_once: int | None, more: str = "") -> Recipe:
+def tiny(at_once: int | None) -> Recipe:
     text = TINY.replace("parallel_stages: 1", f"parallel_stages: {at_once or 'null'}")
-    return parse_recipe(text + more, name="tiny")
+    return parse_recipe(text, name="tiny")
 
 
-THREE = """  - name: three
-    tasks: {template: targets-click, args: {level: 1, width: 96, height: 96}}
-"""
+ENDLESS = "steps: 9999,"
 
 
 def side_by_side(recipe: Recipe, at_once: int = 2) -> Recipe:
@@ -136,33 +135,35 @@ def killed_at_each_new_point(play: Callable[[], Any]) -> list[tuple[str, str]]:
             met.append(death.seen[-1])
 
 
-BROKEN = """  - name: three
+BROKEN = """  - name: broken
     tasks: {template: targets-click, args: {level: 1, width: 96, height: 96}}
     policy: {checkpoint: /nowhere}
 """
 
 
-def test_a_stage_that_fails_ends_the_run_with_its_error_and_the_others_keep_what_they_have(
-    tmp_path: Path,
+def endless(more: str = "", *, stages: int = 2) -> str:
+    """A recipe whose stages come to GRPO soon and never to its end."""
+    text = TINY.replace("parallel_stages: 1", "parallel_stages: 2").replace("steps: 3,", ENDLESS)
+    return "- name".join(text.split("- name")[: 1 + stages]) + more
+
+
+def test_a_stage_that_fails_ends_the_run_with_its_error_and_the_other_keeps_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The policy of the last stage is not there; the first has so many steps that it is stopped."""
+    """The policy of the second stage is not there, which is found while the first one trains."""
     path = tmp_path / "run"
-    text = TINY.replace("parallel_stages: 1", "parallel_stages: 2").replace(
-        "grpo: {steps: 3", "grpo: {steps: 9999"
-    )
-    text = "".join(line for line in (text + BROKEN).splitlines(keepends=True))
-    recipe = parse_recipe(text.replace(*_without_two(text)), name="tiny")
+    failed = StageProcess.ended
+
+    def once_the_other_trains(child: StageProcess) -> bool:
+        return (path / "checkpoint/one/step-000002").exists() and failed(child)
+
+    monkeypatch.setattr(StageProcess, "ended", once_the_other_trains)
     with pytest.raises(LabError, match="nowhere"):
-        played(recipe, path)
-    assert not (path / "summary.json").exists()
+        played(parse_recipe(endless(BROKEN, stages=1), name="tiny"), path)
     progress = Progress.load(RunFolder(path))
-    kept = list((path / "checkpoint/one").glob("step-*"))
-    assert progress.stage("one").step == 0 or kept
-
-
-def _without_two(text: str) -> tuple[str, str]:
-    at = text.index("  - name: two")
-    return text[at : text.index("  - name: three")], ""
+    lines = list(RunFolder(path).records("metrics.jsonl"))
+    assert progress.stage("one").step == lines[-1]["step"] >= 2, "stopped as by Ctrl-C"
+    assert not (path / "summary.json").exists()
 
 
 def test_a_process_that_was_killed_is_named_and_so_is_what_to_do(tmp_path: Path) -> None:
@@ -197,10 +198,7 @@ PATIENCE_S = 120
 def running_side_by_side(tmp_path: Path) -> tuple["subprocess.Popen[bytes]", Path]:
     """A run with both stages in GRPO, which has no end."""
     path = tmp_path / "run"
-    text = TINY.replace("parallel_stages: 1", "parallel_stages: 2").replace(
-        "steps: 3,", "steps: 9999,"
-    )
-    path.with_suffix(".yaml").write_text(text)
+    path.with_suffix(".yaml").write_text(endless())
     run = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(path)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TQDM_DISABLE": "1"},
@@ -215,8 +213,6 @@ def running_side_by_side(tmp_path: Path) -> tuple["subprocess.Popen[bytes]", Pat
 
 def holders(path: Path) -> bool:
     """Whether a process still holds the run's folder."""
-    from cua_lab.run.lock import locked
-
     try:
         with locked(path, patience_s=PATIENCE_S):
             return False
