@@ -1,13 +1,10 @@
 """The lessons' kernels get the environment of the stored outputs, also when only they are run."""
 
-import os
-
 import pytest
 
 from cua_lab.lessons.notebooks import NOTEBOOKS, missing_for, set_environment
 
 set_environment()
-os.environ["CUA_LAB_LESSON_RECIPE"] = "smoke"
 
 
 def pytest_collection_modifyitems(items):
