@@ -23,7 +23,7 @@ run: $(VENV)/.core  ## the main job: a policy learns from pixels; leaves runs/la
 smoke: $(VENV)/.core  ## a few episodes and updates, under a minute
 	$(BIN)/cua-lab smoke
 
-doctor: $(VENV)/.core  ## what works on this machine, and how to mend the rest
+doctor: $(VENV)/.core  ## what works on this machine, and how to fix the rest
 	$(BIN)/cua-lab doctor
 
 lab: $(VENV)/.core  ## JupyterLab on the first lesson

@@ -34,7 +34,7 @@ def evaluate(
         str | None, typer.Option(help="Any OpenAI-compatible server, up to and with /v1.")
     ] = None,
     key_file: Annotated[
-        str | None, typer.Option(help="File with the server's API key, where it wants one.")
+        str | None, typer.Option(help="File with the server's API key, where it needs one.")
     ] = None,
     asking: Annotated[
         Path | None,

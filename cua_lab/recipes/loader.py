@@ -126,7 +126,7 @@ def _spread(tree: dict[str, Any], source: Source) -> dict[str, Any]:
     shared = {key: tree.pop(key) for key in list(tree) if key in SHARED}
     stages = tree.get("stages")
     if stages is None:
-        raise source.error("", 'there is no "stages": a recipe needs one at least')
+        raise source.error("", 'there is no "stages": a recipe needs at least one')
     if not isinstance(stages, list) or not all(isinstance(stage, dict) for stage in stages):
         raise source.error("stages", '"stages" must be a list of sections, each with a "name"')
     tree["stages"] = [_merge(shared, stage) for stage in stages]

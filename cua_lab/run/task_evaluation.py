@@ -139,7 +139,7 @@ def _cells(result: TaskResult) -> tuple[str, ...]:
 
 
 def format_estimate(reward: Estimate | None) -> str:
-    """The mean with its standard error, which one episode has not."""
+    """The mean with its standard error, which one episode does not have."""
     if reward is None:
         return "-"
     return f"{reward.mean:.3f}" + ("" if math.isnan(reward.se) else f" ± {reward.se:.3f}")
