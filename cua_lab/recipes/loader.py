@@ -19,8 +19,9 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import yaml
 
 from cua_lab.errors import LabError
+from cua_lab.files import read_text
 from cua_lab.recipes.settings import Range, Recipe, Stage
-from cua_lab.recipes.source import Override, Places, Source, join, read_text, read_yaml
+from cua_lab.recipes.source import Override, Places, Source, join, read_yaml
 
 FOLDER = Path(__file__).parent
 S = TypeVar("S")

@@ -364,16 +364,3 @@ def _with_seed(request: httpx.Request, seed: int) -> httpx.Request:
         content=json.dumps({"seed": seed} | body).encode(),
         extensions=request.extensions,
     )
-
-
-def read_key(path: str) -> str:
-    """A server's key from its file."""
-    from pathlib import Path
-
-    try:
-        key = Path(path).expanduser().read_text(encoding="utf-8-sig").strip()
-    except OSError as error:
-        raise LabError(f"the key file {path} cannot be read: {error.strerror}") from error
-    if not key:
-        raise LabError(f"the key file {path} is empty")
-    return key
