@@ -141,14 +141,15 @@ async def screenshot_paths(*, repeats: int = 15) -> Paths:
             ours.append(time.perf_counter() - began)
             began = time.perf_counter()
             png, _ = await hud.screenshot_png()
-            _downscaled(png, 512)
+            downscaled(png, 512)
             theirs.append(time.perf_counter() - began)
         await tool.client.close()
         await hud.close()
     return Paths(median(ours) * 1000, median(theirs) * 1000)
 
 
-def _downscaled(png: bytes, width: int) -> bytes:
+def downscaled(png: bytes, width: int) -> bytes:
+    """A screenshot as HUD's users scale it: decoded, LANCZOS, encoded."""
     image = read_rgb(png)
     size = (width, round(image.height * width / image.width))
     return png_bytes(image.resize(size, Image.Resampling.LANCZOS), compress_level=6)

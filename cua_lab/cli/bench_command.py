@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -80,3 +81,24 @@ def bench_browser(
         f"{row.desktops} desktops: booted in {row.boot_s:.1f} s, {row.actions_per_s:.0f} actions/s "
         f"together, {row.latency_ms:.0f} ms each"
     )
+
+
+@bench.command("compare")
+def bench_compare(
+    parts: Annotated[
+        list[str] | None,
+        typer.Argument(help="Of screenshot, stitch, decode, episode, settle (a browser)."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Times that each side takes its turn.")] = 9,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write FILE.json, and FILE.md with the table.")
+    ] = None,
+) -> None:
+    """Parts of the lab beside named peers, taking turns in one process."""
+    from cua_lab.bench.report import compare, write_comparison
+
+    found = compare(parts, rounds=rounds)
+    typer.echo(found.markdown())
+    if out is not None:
+        for file in write_comparison(found, out):
+            typer.echo(f"wrote {file}")
