@@ -23,11 +23,11 @@ run: $(VENV)/.core  ## the main job: a policy learns from pixels; leaves runs/la
 smoke: $(VENV)/.core  ## a few episodes and updates, under a minute
 	$(BIN)/cua-lab smoke
 
-doctor: $(VENV)/.core  ## what works on this machine, and how to mend the rest
+doctor: $(VENV)/.core  ## what works on this machine, and how to fix the rest
 	$(BIN)/cua-lab doctor
 
-lab: $(VENV)/.core  ## JupyterLab on the notebooks
-	$(BIN)/jupyter lab notebooks
+lab: $(VENV)/.core  ## JupyterLab on the first lesson
+	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
 
 test: $(VENV)/.test browser-packages  ## everything: unit, property, notebook and browser tests
 	$(BIN)/python -m pytest

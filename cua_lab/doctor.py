@@ -1,4 +1,4 @@
-"""`cua-lab doctor`: what works on this machine, and how to mend the rest.
+"""`cua-lab doctor`: what works on this machine, and how to fix the rest.
 
 Every look is one `Check`, with the fix where something is amiss.
 """

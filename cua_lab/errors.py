@@ -1,6 +1,6 @@
 """Errors for people.
 
-A `LabError` is a mistake somebody can mend: its text says what was found, what was expected and
+A `LabError` is a mistake somebody can fix: its text says what was found, what was expected and
 what to do next. The CLI prints it as one line and exits with status 2; nothing else in the package
 turns an exception into data.
 """

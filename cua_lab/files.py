@@ -2,6 +2,7 @@
 
     write_text, write_bytes, writing   a file:   written beside its place, flushed, renamed into it
     writing_folder, move_folder        a folder: the same
+    read_text                           UTF-8 with or without a byte order mark
     append_line                        a line at the end of a record file; whole, or taken back
     remove_folder                      out of sight first, then gone
     digests, mismatch                  the manifest of a folder, and what no longer agrees with it
@@ -14,6 +15,7 @@ finds, so that a test can end the process exactly there (`watch_faults`).
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import hashlib
 import itertools
@@ -23,6 +25,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from cua_lab.errors import LabError
 
 FaultWatcher = Callable[[str, Path], None]
 """Called with what is about to happen or has happened, `before rename`, and the path it is for."""
@@ -91,6 +95,26 @@ def write_bytes(path: str | Path, content: bytes) -> Path:
 def write_text(path: str | Path, text: str) -> Path:
     """Replace a whole file at once, in UTF-8."""
     return write_bytes(path, text.encode("utf-8"))
+
+
+def read_text(path: str | Path) -> str:
+    """A UTF-8 file with or without a byte order mark; what is no UTF-8 is a `LabError`."""
+    try:
+        data = Path(path).read_bytes()
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise LabError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise LabError(
+            f"{path} is no UTF-8 text ({not_utf8(data, error)}); save it as UTF-8"
+        ) from error
+
+
+def not_utf8(start: bytes, error: UnicodeDecodeError) -> str:
+    """What a text is instead, by its first bytes, or where it stops being UTF-8."""
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "it is UTF-16, as PowerShell's > writes it"
+    return f"byte {error.start} is 0x{error.object[error.start]:02x}"
 
 
 def append_line(path: Path, line: str) -> None:

@@ -52,7 +52,7 @@ class Step:
     policy_loss: float | None = None
     kl: float | None = None
     entropy: float | None = None
-    """Nats a policy token."""
+    """Nats per policy token."""
     held_out_loss: float | None = None
     grad_norm: float | None = None
     lr: float | None = None

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from cua_lab.lessons.notebooks import NOTEBOOKS, missing_for, set_environment
 
 set_environment()
-os.environ["CUA_LAB_LESSON_RECIPE"] = "smoke"
 
 
 def pytest_collection_modifyitems(items):

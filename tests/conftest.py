@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, settings
 from cua_lab.lessons.notebooks import set_environment
 
 set_environment()
-os.environ["CUA_LAB_LESSON_RECIPE"] = "smoke"
 
 settings.register_profile(
     "normal",

@@ -1,4 +1,4 @@
-"""The doctor names what it saw and how to mend it, and never prints a key."""
+"""The doctor names what it saw and how to fix it, and never prints a key."""
 
 from pathlib import Path
 

@@ -215,7 +215,7 @@ def _generate(policy: Policy, examples: Sequence[Example]) -> list[tuple[int, ..
     return [tuple(row) for row in out[:, ids.shape[1] :].tolist()]
 
 
-def _empty() -> Environment:
+def _empty(_: Task | None = None) -> Environment:
     env = Environment("empty")
 
     @env.template(id="nothing")

@@ -11,7 +11,7 @@ COLOUR = {"ok": "green", "warn": "yellow", "fail": "red", "optional": "cyan"}
 
 @app.command()
 def doctor() -> None:
-    """Check this machine and say how to mend what is missing."""
+    """Check this machine and say how to fix what is missing."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table

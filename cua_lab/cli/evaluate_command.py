@@ -34,7 +34,7 @@ def evaluate(
         str | None, typer.Option(help="Any OpenAI-compatible server, up to and with /v1.")
     ] = None,
     key_file: Annotated[
-        str | None, typer.Option(help="File with the server's API key, where it wants one.")
+        str | None, typer.Option(help="File with the server's API key, where it needs one.")
     ] = None,
     asking: Annotated[
         Path | None,
@@ -145,7 +145,7 @@ class _Target:
         threads: int,
         standard_fields: bool = False,
     ) -> None:
-        from cua_lab.run.task_evaluation import read_key
+        from cua_lab.play.api_keys import read_key
 
         self.model, self.concurrency, self.threads = model, concurrency, threads
         self.base_url = None if base_url is None else base_url.rstrip("/") + "/"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROWS = {
     "reward": "reward",
     "valid calls": "valid_tool_calls",
-    "keys a turn": "keys_per_turn",
+    "keys per turn": "keys_per_turn",
     "screens read": "screens_read",
 }
 Set = Annotated[

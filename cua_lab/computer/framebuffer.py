@@ -1,7 +1,7 @@
 """Reading frames off an asyncvnc connection.
 
 asyncvnc's own `screenshot` takes a Bell for cut text and cut text for a Bell: a lone Bell makes it
-wait for ever, cut text desyncs the stream. So messages are read here by the protocol's numbers;
+wait forever, cut text desyncs the stream. So messages are read here by the protocol's numbers;
 asyncvnc decodes the rectangles. Invariant: after every function here the stream stands between two
 messages.
 """

@@ -9,10 +9,7 @@ import codecs
 import json
 import reprlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO
-
-from cua_lab.errors import LabError
 
 MAX_LINE = 16 * 2**20
 """Bytes of one row; a longer line is reported and skipped."""
@@ -41,26 +38,6 @@ def bounded_lines(stream: BinaryIO, limit: int = MAX_LINE) -> Iterator[tuple[byt
         if first:
             line, first = line.removeprefix(codecs.BOM_UTF8), False
         yield line.rstrip(b"\r\n"), consumed, whole
-
-
-def read_text(path: str | Path) -> str:
-    """A UTF-8 file with or without a byte order mark; what is no UTF-8 is a `LabError`."""
-    try:
-        data = Path(path).read_bytes()
-        return data.decode("utf-8-sig")
-    except OSError as error:
-        raise LabError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise LabError(
-            f"{path} is no UTF-8 text ({not_utf8(data, error)}); save it as UTF-8"
-        ) from error
-
-
-def not_utf8(start: bytes, error: UnicodeDecodeError) -> str:
-    """What a text is instead, by its first bytes, or where it stops being UTF-8."""
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "it is UTF-16, as PowerShell's > writes it"
-    return f"byte {error.start} is 0x{error.object[error.start]:02x}"
 
 
 _SHORT = reprlib.Repr()

@@ -1,7 +1,7 @@
 """What a HUD task row needs and this machine lacks, before a run is started on it.
 
 Invariant: `missing` starts nothing and contacts nobody; it looks at installed packages, variables
-and files only, and every line says how to mend it.
+and files only, and every line says how to fix it.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def _jitter(rng: random.Random, centre: int, size: int, noise: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class GamePlayer:
-    """2048 with random directions: mostly few keys a turn, now and then a long list."""
+    """2048 with random directions: mostly few keys per turn, now and then a long list."""
 
     scene: PromptContext
     task: str

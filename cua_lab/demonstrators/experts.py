@@ -499,11 +499,11 @@ EXPERTS: dict[str, Expert] = {
 }
 UNSOLVED: dict[str, str] = {
     "multi-layouts": "a dozen layouts with other names for the same fields: one expert for each",
-    "click-scroll-list": "wants ctrl held during a click; the tool's click takes no modifier",
-    "chase-circle": "wants the pointer on a moving circle all the time; a call is one position",
+    "click-scroll-list": "needs ctrl held during a click; the tool's click takes no modifier",
+    "chase-circle": "needs the pointer on a moving circle all the time; a call is one position",
     "moving-items": "items fall faster than one call follows another",
     "simon-says": "shows a sequence that is gone before the next screenshot",
-    "draw-circle": "wants a free-hand curve; the tool's drag is a straight line",
+    "draw-circle": "needs a free-hand curve; the tool's drag is a straight line",
     "number-checkboxes": "the example is a picture: there is no DOM to read it from",
     "click-checkboxes-soft": "asks for synonyms, which an expert would need a thesaurus for",
 }

@@ -81,7 +81,7 @@ def demonstrator(
 def random_player(
     template: str, *, seed: int, keys_per_turn: float, max_keys: int, space: str
 ) -> ScriptedPolicy:
-    """Blind play with the policy's budget: clicks anywhere, or as many random keys a turn."""
+    """Blind play with the policy's budget: clicks anywhere, or as many random keys per turn."""
     if template == "targets-click":
         if space != "0-1000":
             raise LabError(f"random clicks are made in the space 0-1000, not {space}")

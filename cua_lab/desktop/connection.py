@@ -162,7 +162,7 @@ class Session:
         self._shown.take(frame, boxes)
 
     async def _flush(self) -> None:
-        """Wait for a client that is behind, but not for ever."""
+        """Wait for a client that is behind, but not forever."""
         if self.writer.transport.get_write_buffer_size() == 0:
             return
         try:

@@ -77,7 +77,7 @@ def _legacy() -> dict[int, str]:
 
 
 def _is_text(char: str) -> bool:
-    """Whether a character can be typed: all but control codes, surrogates and what Unicode has not
+    """Whether a character can be typed: all but control codes, surrogates and what Unicode does not
     assigned. Spaces of every width and joiners are text, as Persian and emoji need them
     (telegramdesktop/tdesktop#360)."""
     return unicodedata.category(char) not in ("Cc", "Cs", "Cn")

@@ -118,7 +118,7 @@ class Engine:
         """Seats for `count` episodes: their requests run in rounds of all open slots.
 
         `limit_s`: a slot that asks nothing for so long after an answer is not awaited until it
-        asks again. `None` waits for ever.
+        asks again. `None` waits forever.
         """
         with self._changed:
             slots = self._rounds.open(count, limit_s=limit_s)

@@ -97,7 +97,7 @@ class BrowserScreen:
             self._playing = False
 
     async def _fitting(self, size: tuple[int, int], scale: float) -> ChromiumDesktop:
-        """The desktop, booted anew where the row wants another size or the browser is dead."""
+        """The desktop, booted anew where the row asks for another size or the browser is dead."""
         desktop = self._desktop
         if desktop is None:
             raise LabError("this env was not started: play it through a HUD runtime")
@@ -106,7 +106,7 @@ class BrowserScreen:
             return desktop
         if self._pool is not None or self._lent is not None:
             raise LabError(
-                f"the row wants a screen of {size} at scale {scale:g}, the desktop has "
+                f"the row asks for a screen of {size} at scale {scale:g}, the desktop has "
                 f"{desktop.size} at {desktop.scale:g} and "
                 f"{'runs' if desktop.alive else 'has ended'}"
             )

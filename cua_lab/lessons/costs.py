@@ -1,4 +1,4 @@
-"""What a Miles recipe costs, drawn: where an episode's tokens go, and two axes that are dear.
+"""What a Miles recipe costs, drawn: where an episode's tokens go, and two axes that are expensive.
 
 Invariant: every number drawn comes from `cua_lab.miles.cost`; the lines of a limit come from the
 recipe.

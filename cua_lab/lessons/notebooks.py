@@ -7,8 +7,8 @@ is taken out in one place: timing metadata and widget state are never recorded, 
 dropped (a reopened notebook would show "model not found"; ipywidgets#3823), and the sanitise rules
 that nbval applies when it compares are applied to what is stored.
 
-Cells tagged `nbval-ignore-output` hold outputs of a long run; `store` executes them with
-`CUA_LAB_LESSON_RECIPE=laptop`, everything else runs them with the smoke recipe.
+Lessons that read a finished run read the package's own here (`cua_lab.lessons.finished_run`), so
+that a run of this machine changes nothing; store them again when another run was packed.
 """
 
 from __future__ import annotations
@@ -34,11 +34,9 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 SANITIZE = NOTEBOOKS / "sanitize.cfg"
 CELL_TIMEOUT_S = 600
-LONG_CELL_TIMEOUT_S = 1800
 REAL_BROWSER = ("08_real_browser",)
 """Lessons that need Chromium, an X server and MiniWoB++; elsewhere they are not checked."""
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-LONG_TAG = "nbval-ignore-output"
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 LANGUAGE_INFO = {
     "codemirror_mode": {"name": "ipython", "version": 3},
@@ -108,19 +106,17 @@ def normalise(notebook: Any, rules: list[tuple[re.Pattern[str], str]]) -> Any:
     return notebook
 
 
-def execute(path: Path, recipe: str) -> Any:
+def execute(path: Path) -> Any:
     """Run a notebook from a fresh kernel in its own folder and return it with its outputs."""
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
     set_environment()
-    os.environ["CUA_LAB_LESSON_RECIPE"] = recipe
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    has_long_cell = any(LONG_TAG in cell.metadata.get("tags", []) for cell in notebook.cells)
     client = NotebookClient(
         notebook,
-        timeout=LONG_CELL_TIMEOUT_S if has_long_cell and recipe != "smoke" else CELL_TIMEOUT_S,
+        timeout=CELL_TIMEOUT_S,
         kernel_name="python3",
         record_timing=False,
         store_widget_state=False,
@@ -143,13 +139,13 @@ def execute(path: Path, recipe: str) -> Any:
 
 
 def comparable(notebook: Any) -> list[str]:
-    """What `check` compares: sources and outputs, less pictures and the cells of the long run."""
+    """What `check` compares: sources and outputs, less pictures."""
     return [line for cell in notebook.cells for line in _comparable_cell(cell)]
 
 
 def _comparable_cell(cell: Any) -> list[str]:
     lines = [f"# {cell.cell_type} {cell.id}\n", *cell.source.splitlines(keepends=True)]
-    if cell.cell_type == "code" and LONG_TAG not in cell.metadata.get("tags", []):
+    if cell.cell_type == "code":
         outputs = json.loads(json.dumps(cell.outputs))
         for output in outputs:
             for mime in ("image/png", "image/jpeg"):
@@ -180,10 +176,10 @@ def cell_name(number: int, cell: Any) -> str:
 
 
 def store(path: Path) -> None:
-    """Execute a lesson with the recipe of its stored outputs and write it back."""
+    """Execute a lesson and write it back with its outputs."""
     import nbformat
 
-    notebook = execute(path, recipe="laptop")
+    notebook = execute(path)
     text = nbformat.writes(notebook) + "\n"  # type: ignore[no-untyped-call]
     write_text(path, text)
     print(f"stored {path.name}: {len(text) / 1e6:.2f} MB")
@@ -195,7 +191,7 @@ def check(path: Path) -> bool:
 
     stored = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     try:
-        fresh = execute(path, recipe="smoke")
+        fresh = execute(path)
     except LabError as error:
         print(error)
         return False

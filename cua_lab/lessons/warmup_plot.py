@@ -35,7 +35,7 @@ def warm_up_figure(
         left.minorticks_off()
         left.set_ylim(reach)
         left.set_title("Loss")
-        left.set_ylabel("nats an assistant token")
+        left.set_ylabel("nats per assistant token")
         for index, (name, shares) in enumerate(looks.items()):
             right.plot(
                 list(shares), list(shares.values()), label=name, color=COLOURS[index],

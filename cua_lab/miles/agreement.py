@@ -19,7 +19,7 @@ OWN = {
 }
 """Numbers that each recipe has for itself."""
 THINKS = "a policy that says what it reads is kept near its warm-up: nobody pays for the reading"
-"""Why one of our stages may have a KL penalty that the published recipe has not."""
+"""Why one of our stages may have a KL penalty that the published recipe does not have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ def gpus(recipe: MilesRecipe) -> Iterator[Check]:
     listed = subprocess.run(("nvidia-smi", "-L"), capture_output=True, text=True, timeout=20)
     found = len(listed.stdout.splitlines()) if listed.returncode == 0 else 0
     if found < wanted:
-        yield Check("GPUs", "fail", f"{found} GPUs, the recipe wants {wanted}", fix)
+        yield Check("GPUs", "fail", f"{found} GPUs, the recipe needs {wanted}", fix)
     else:
         yield Check("GPUs", "ok", f"{found} GPUs")
 

@@ -195,13 +195,13 @@ class EpisodeRunner:
         )
 
     def _count(self, first: Sample) -> None:
-        """A fault of the machinery fails every episode; Miles would refill the batch for ever."""
+        """A fault of the machinery fails every episode; Miles would refill the batch forever."""
         self.failures = self.failures + 1 if first.reward is None else 0
         limit = self.recipe.runtime.stop_after_failures
         if self.failures >= limit:
             raise LabError(
                 f"{self.failures} episodes in a row failed, the last one with: {first.reason};"
-                " this is the set-up, not the policy. Mend it and start again with"
+                " this is the set-up, not the policy. Fix it and start again with"
                 " `cua-lab miles --mode smoke`"
             )
 

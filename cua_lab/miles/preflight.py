@@ -1,7 +1,7 @@
 """Everything an episode will need, looked at before a GPU is claimed.
 
 Inside Miles each of these faults would fail every episode and the batch would be refilled in
-silence. A `Check` says what was seen and how to mend it. Invariant: every check is made, whatever
+silence. A `Check` says what was seen and how to fix it. Invariant: every check is made, whatever
 the others found, so that one look lists all that is missing; nothing is started or claimed, and no
 secret is shown.
 """

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 import yaml
 
 from cua_lab.errors import LabError
+from cua_lab.files import read_text
 from cua_lab.recipes.loader import build_settings, to_tree
 from cua_lab.recipes.settings import (
     AgentSettings,
@@ -28,7 +29,7 @@ from cua_lab.recipes.settings import (
     Share,
     ToolSettings,
 )
-from cua_lab.recipes.source import Override, Places, read_text, read_yaml
+from cua_lab.recipes.source import Override, Places, read_yaml
 
 KEY = "cua_lab"
 """The one attribute that Miles sets on its `args` from the file."""

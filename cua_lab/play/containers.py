@@ -88,7 +88,7 @@ def daytona_runtime(package: str | Path, name: str, key_file: str | Path) -> Any
     except ModuleNotFoundError as error:
         raise LabError("the Daytona SDK is missing: pip install -e '.[scale]'") from error
     # HUD's runtime takes no key: the SDK below it reads the environment.
-    os.environ[DAYTONA_KEY] = read_key(Path(key_file).expanduser())
+    os.environ[DAYTONA_KEY] = read_key(key_file)
     dockerfile = source.dockerfile
     if source.context != dockerfile.parent:
         # Daytona hashes what it uploads and rebuilds on a change: the same folder each time.

@@ -289,7 +289,7 @@ async def play_slots(
 
     Which slot plays what never depends on time, so the engine's rounds, and with them every token,
     are the same in each run. `leave(k)` tells the engine that slot k asks no more, also when its
-    last episode failed: a round that waits for a dead slot would wait for ever.
+    last episode failed: a round that waits for a dead slot would wait forever.
     """
     results: list[Any] = [None] * len(plans)
 

@@ -32,11 +32,13 @@ CALL_TOKENS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_respons
 """Single ids, but not special: a call must survive `skip_special_tokens`."""
 
 ISOLATED = (
-    r"[0-9]"
+    r"\Aassistant\n"
+    r"|[0-9]"
     r'|(?<=")(?:left|right|up|down|enter|esc|tab|space|backspace|delete)(?=")'
     r"|\b(?:red|grey|green|blue|yellow|orange|purple|pink|black|white)\b"
 )
-"""Each of these is a piece of its own before merges: one decision, one id."""
+"""Each of these is a piece of its own before merges: one decision, one id. The first is the end of
+the generation prompt: merged with what is said next it would be an id that no rollout has."""
 
 
 @dataclass(frozen=True, slots=True)

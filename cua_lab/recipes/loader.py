@@ -19,8 +19,9 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import yaml
 
 from cua_lab.errors import LabError
+from cua_lab.files import read_text
 from cua_lab.recipes.settings import Range, Recipe, Stage
-from cua_lab.recipes.source import Override, Places, Source, join, read_text, read_yaml
+from cua_lab.recipes.source import Override, Places, Source, join, read_yaml
 
 FOLDER = Path(__file__).parent
 S = TypeVar("S")
@@ -126,7 +127,7 @@ def _spread(tree: dict[str, Any], source: Source) -> dict[str, Any]:
     shared = {key: tree.pop(key) for key in list(tree) if key in SHARED}
     stages = tree.get("stages")
     if stages is None:
-        raise source.error("", 'there is no "stages": a recipe needs one at least')
+        raise source.error("", 'there is no "stages": a recipe needs at least one')
     if not isinstance(stages, list) or not all(isinstance(stage, dict) for stage in stages):
         raise source.error("stages", '"stages" must be a list of sections, each with a "name"')
     tree["stages"] = [_merge(shared, stage) for stage in stages]

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 import yaml
 
 from cua_lab.errors import LabError
+from cua_lab.files import read_text
 from cua_lab.recipes.loader import FOLDER, build_settings, recipe_file, to_tree
 from cua_lab.recipes.settings import (
     Count,
@@ -25,7 +26,7 @@ from cua_lab.recipes.settings import (
     Rate,
     Share,
 )
-from cua_lab.recipes.source import Override, Places, read_text, read_yaml
+from cua_lab.recipes.source import Override, Places, read_yaml
 
 PREFIX = "sft-"
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -56,19 +55,6 @@ MAX_CHARS = 2**20
 MAX_VALUES = 20_000
 """Values of a file with its aliases written out: nine lines of aliases can stand for 10**9."""
 PLAIN = (str, int, float, bool, type(None))
-
-
-def read_text(path: Path) -> str:
-    """The text of a recipe's file."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise LabError(
-            f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8, without a BOM or"
-            " with one"
-        ) from error
-    except OSError as error:
-        raise LabError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def read_yaml(text: str, file: str, places: Places) -> Any:

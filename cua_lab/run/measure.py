@@ -110,7 +110,7 @@ def describe_result(before: Measured, after: Measured, ablations: Mapping[str, M
     parts = [_change(what, value(before), value(after))]
     if before.keys_per_turn and after.keys_per_turn:
         parts.append(
-            f"It pressed {before.keys_per_turn.mean:.1f} keys a turn before and"
+            f"It pressed {before.keys_per_turn.mean:.1f} keys per turn before and"
             f" {after.keys_per_turn.mean:.1f} after"
             f"{_favourite(after.direction_shares)}."
         )
@@ -174,7 +174,7 @@ def _eyes(
     if blind := ablations.get("blind"):
         beside += f", the best fixed actions {_shown(blind)}"
     if gap > SIGMAS * noise:
-        return [f"It looks: the same policy gets {shown}{beside}."]
+        return [f"It uses the screen: the same policy gets {shown}{beside}."]
     if gap + SIGMAS * noise > after.mean / 2:
         return [f"So few episodes cannot tell whether it looks: it gets {shown}{beside}."]
     return [

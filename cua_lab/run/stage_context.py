@@ -21,9 +21,11 @@ from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfi
 from cua_lab.play.runtimes import make_runtime
 from cua_lab.play.worker import Plan
 from cua_lab.policy.policy import build_policy, load_policy
+from cua_lab.policy.template import render_text
 from cua_lab.recipes import Recipe, Stage
 from cua_lab.seeds import derive_seed
 from cua_lab.serving.sampling_request import sampling_request
+from cua_lab.stitching.template_check import check_template
 from cua_lab.tasks import with_args
 
 if TYPE_CHECKING:
@@ -246,7 +248,16 @@ def new_policy(setup: StageContext, demonstrator: Demonstrator) -> Policy:
     """The policy before the warm-up: a checkpoint, or a small one with random weights."""
     settings = setup.stage.policy
     if settings.checkpoint is not None:
-        return load_policy(settings.checkpoint)
+        policy = load_policy(settings.checkpoint)
+        if setup.stage.agent.after_rewrite != "split":
+            demo = demonstrator(0)
+            check_template(
+                lambda messages, opened: render_text(
+                    policy.tokenizer, messages, demo.tools, add_generation_prompt=opened
+                ),
+                demo.messages,
+            )
+        return policy
     return build_policy(
         settings.shape(),
         corpus_of((demonstrator,)),

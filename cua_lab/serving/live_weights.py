@@ -28,7 +28,7 @@ from cua_lab.serving.loopback import is_loopback
 NOT_FLUSHED = "cache was not flushed"
 """sglang's 400 for weights that ARE new beside a cache that is not."""
 RESUMES = 5
-"""Tries: a paused server lets every later request hang for ever."""
+"""Tries: a paused server lets every later request hang forever."""
 PAUSE_S = 0.2
 
 

@@ -186,7 +186,9 @@ def _restore_optimizer(tensors: dict[str, Tensor], trainer: Trainer) -> None:
     for key, value in tensors.items():
         quantity, _, name = key.partition("/")
         if name not in named:
-            raise LabError(f"the checkpoint's optimizer knows {name!r}, which the policy has not")
+            raise LabError(
+                f"the checkpoint's optimizer knows {name!r}, that the policy does not have"
+            )
         trainer.optimizer.state[named[name]][quantity] = value.to(named[name].device)
 
 

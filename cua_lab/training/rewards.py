@@ -1,4 +1,4 @@
-"""Rewards: how near a click came, whether the task was done, how it was gone about.
+"""Rewards: how near a click came, whether the task was done, how it was done.
 
 Data model: arrays with one value per episode; every function gives its pieces beside the total, and
 `combine` adds pieces up with weights. Invariant: all arguments are finite numbers in the declared
@@ -115,7 +115,7 @@ def task_reward(success: ArrayLike, *, done: float = 1.0, missed: float = 0.0) -
     """Task completion: `success` (N,) as booleans or as the part that was done, 0 to 1.
 
     Range: `missed` to `done`. Failure modes: a 0/1 reward says nothing in a group that all solve or
-    all miss; partial credit is farmed by a policy that does the easy part for ever.
+    all miss; partial credit is farmed by a policy that does the easy part forever.
     """
     share = _finite("success", np.asarray(success, dtype=float))
     _refuse((share < 0) | (share > 1), share, "success", "from 0 (missed) to 1 (done)")

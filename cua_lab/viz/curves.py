@@ -49,7 +49,7 @@ PANELS = (
           spread=lambda s: s.reward_std),
     Panel("Success", "share of episodes", lambda s: s.success, share=True),
     Panel("Valid tool calls", "share of turns", lambda s: s.valid_tool_calls, share=True),
-    Panel("Entropy", "nats a policy token", lambda s: s.entropy),
+    Panel("Entropy", "nats per policy token", lambda s: s.entropy),
     Panel("Ratio new / old", "mean; thin: largest", lambda s: s.ratio_mean,
           upper=lambda s: s.ratio_max),
     Panel("Groups that teach nothing", "share with equal rewards", zero_variance_share, share=True),

@@ -39,7 +39,7 @@ def health(run: Run) -> Health:
     return Health(
         key=tuple((index % 3, task) for index, task in enumerate(run.tasks)),
         curves=(
-            Captioned("Warm-up loss", "nats an assistant token", sft),
+            Captioned("Warm-up loss", "nats per assistant token", sft),
             *captioned_curves(run, panels, run.tasks),
         ),
     )

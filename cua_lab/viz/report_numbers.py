@@ -38,7 +38,7 @@ def numbers(summary: Summary) -> Numbers:
     return Numbers(
         exactness=table(["exactness", ""], exact),
         seconds=_seconds(summary),
-        speeds=nested("tokens a second", summary.tokens_per_s),
+        speeds=nested("tokens per second", summary.tokens_per_s),
         episodes=nested("episodes", summary.episodes),
         ledger=nested("token ledger", summary.tokens),
         closes=_closes(summary),

@@ -63,7 +63,7 @@ def _before_after(result: TaskSummary) -> Table:
             ("reward", "reward"),
             ("success", "success"),
             ("valid tool calls", "valid_tool_calls"),
-            ("keys a turn", "keys_per_turn"),
+            ("keys per turn", "keys_per_turn"),
             ("cells read right", "cells_read"),
             ("screens read without a mistake", "screens_read"),
         )

@@ -118,7 +118,7 @@ class Noise:
 
 @pytest.mark.parametrize("noise", [BELL, CUT_TEXT, COLOUR_MAP, BELL + CUT_TEXT + BELL])
 def test_bells_and_cut_text_cost_nothing(noise: bytes) -> None:
-    """asyncvnc takes one for the other: a lone Bell hangs its `screenshot` for ever, cut text
+    """asyncvnc takes one for the other: a lone Bell hangs its `screenshot` forever, cut text
     desyncs the stream, and HUD reconnects and loses held buttons."""
 
     async def scenario() -> None:

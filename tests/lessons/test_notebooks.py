@@ -36,13 +36,6 @@ def test_pictures_are_not_compared_but_the_text_beside_them_is() -> None:
     assert notebooks.comparable(first) != notebooks.comparable(second)
 
 
-def test_outputs_of_the_long_run_are_not_compared() -> None:
-    first, second = a_notebook("reward 0.5"), a_notebook("reward 0.6")
-    for notebook in (first, second):
-        notebook.cells[0].metadata["tags"] = [notebooks.LONG_TAG]
-    assert notebooks.comparable(first) == notebooks.comparable(second)
-
-
 def test_the_sanitise_file_is_read_as_nbval_reads_it() -> None:
     rules = notebooks.sanitise_rules()
     text = "<Env at 0x7f12345678> 123e4567-e89b-12d3-a456-426614174000"

@@ -202,7 +202,7 @@ def test_a_sample_without_a_task_row_says_where_rows_come_from(miles_args: Any) 
 
 
 def test_a_machine_on_which_nothing_works_stops_the_run(miles_args: Any) -> None:
-    """Miles refills a batch of failures for ever, burning GPUs in silence."""
+    """Miles refills a batch of failures forever, burning GPUs in silence."""
     miles_args.cua_lab["runtime"]["stop_after_failures"] = 2
     samples = [StandIn(group_index=0, index=i, metadata={"hud_task": TASK}) for i in range(2)]
     miles_args.sglang_router_port = 9  # discard: nobody listens

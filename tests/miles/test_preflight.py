@@ -1,4 +1,4 @@
-"""Preflight: what it sees, how to mend it, and everything in one go."""
+"""Preflight: what it sees, how to fix it, and everything in one go."""
 
 import json
 import subprocess

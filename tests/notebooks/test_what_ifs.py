@@ -61,4 +61,4 @@ def test_a_changed_lesson_runs_to_its_end(
     name: str, cell_id: str, old: str, new: str, tmp_path: Path
 ) -> None:
     """In a folder of its own, too: nothing is read from beside the lesson."""
-    execute(changed(name, cell_id, old, new, tmp_path), recipe="smoke")
+    execute(changed(name, cell_id, old, new, tmp_path))

@@ -101,7 +101,10 @@ def test_a_key_comes_from_its_file_and_a_missing_one_says_where_it_belongs(
     with pytest.raises(LabError, match="install -m 600"):
         load_key(tmp_path / "none", "A_KEY")
     (tmp_path / "key").write_text(" \n")
-    with pytest.raises(LabError, match="is empty"):
+    with pytest.raises(LabError, match="chmod 600"):
+        load_key(tmp_path / "key", "A_KEY")
+    (tmp_path / "key").chmod(0o600)
+    with pytest.raises(LabError, match="must hold one key"):
         load_key(tmp_path / "key", "A_KEY")
     (tmp_path / "key").write_text("value\n")
     assert load_key(tmp_path / "key", "A_KEY") == "value"

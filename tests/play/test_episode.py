@@ -154,7 +154,7 @@ def test_which_slot_plays_what_does_not_depend_on_time() -> None:
 
 
 def test_a_slot_leaves_even_when_its_episode_breaks() -> None:
-    """A round of the engine that waits for a dead slot would wait for ever."""
+    """A round of the engine that waits for a dead slot would wait forever."""
     left: list[int] = []
 
     async def broken(slot: int) -> None:

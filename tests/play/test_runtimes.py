@@ -22,7 +22,7 @@ def test_local_and_subprocess_need_nothing() -> None:
 
 
 def test_more_episodes_at_once_than_there_can_be_browsers_are_refused() -> None:
-    """They would wait for each other's desktops, and the engine's rounds for them: for ever."""
+    """They would wait for each other's desktops, and the engine's rounds for them: forever."""
     with pytest.raises(LabError, match=r"at most 8 .* got run\.concurrency 32"):
         make_runtime("cua_lab.envs.browser", concurrency=32)
 

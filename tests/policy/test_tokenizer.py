@@ -50,3 +50,12 @@ def test_calls_survive_skip_special_tokens_and_specials_do_not(policy: Policy) -
 def test_end_and_padding_are_qwens(policy: Policy) -> None:
     assert policy.tokenizer.eos_token == "<|im_end|>"
     assert policy.tokenizer.pad_token == "<|endoftext|>"
+
+
+def test_the_generation_prompt_never_melts_into_what_is_said_next() -> None:
+    """A rollout's prompt ends with it: `assistant\\nx` as one id would be trained and never met."""
+    said = [f"<|im_start|>assistant\n{first}000 rest<|im_end|>" for first in "xyzxyzxyz"]
+    tokenizer = train_tokenizer(Corpus(tuple(said)))
+    opening = tokenizer("<|im_start|>assistant\n")["input_ids"]
+    for text in said:
+        assert tokenizer(text)["input_ids"][: len(opening)] == opening

@@ -59,7 +59,7 @@ def test_an_alias_that_is_meant_is_read() -> None:
 def test_another_encoding_is_named(tmp_path: Path, load: object, content: bytes) -> None:
     file = tmp_path / "mine.yaml"
     file.write_bytes(content)
-    with pytest.raises(LabError, match=r"mine\.yaml is not UTF-8 text"):
+    with pytest.raises(LabError, match=r"mine\.yaml is no UTF-8 text"):
         load(file)  # type: ignore[operator]
 
 

@@ -12,13 +12,13 @@ from cua_lab.env_package import env_package
 from cua_lab.envs.lab.env import build
 from cua_lab.errors import LabError
 from cua_lab.play.agent import LabAgentConfig
+from cua_lab.play.api_keys import read_key
 from cua_lab.play.episode import Episode
 from cua_lab.run import task_evaluation as evaluate
 from cua_lab.run.task_evaluation import (
     Keyed,
     evaluation_plans,
     play_with_server,
-    read_key,
     summarise,
 )
 
@@ -97,10 +97,11 @@ def test_any_server_plays_and_its_key_goes_with_every_request(monkeypatch) -> No
 
 
 def test_a_key_file_that_cannot_be_used_is_named(tmp_path) -> None:
-    with pytest.raises(LabError, match="none cannot be read"):
+    with pytest.raises(LabError, match=r"none cannot be read \(No such file"):
         read_key(str(tmp_path / "none"))
     (tmp_path / "empty").write_text("\n")
-    with pytest.raises(LabError, match="empty is empty"):
+    (tmp_path / "empty").chmod(0o600)
+    with pytest.raises(LabError, match="empty must hold one key"):
         read_key(str(tmp_path / "empty"))
     assert Keyed(httpx.MockTransport(lambda r: httpx.Response(200)), None)
 

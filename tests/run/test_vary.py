@@ -195,7 +195,7 @@ def test_where_rewards_may_be_negative_the_words_are_about_success():
     words = describe_result(before, after, blind)
     assert "success rate went from 0.400" in words
     assert "to 0.900" in words
-    assert "It looks: the same policy gets 0.100" in words
+    assert "It uses the screen: the same policy gets 0.100" in words
     seen = describe_result(before, after, {"blank": after})
     assert "does not read the screen" in seen
 

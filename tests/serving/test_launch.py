@@ -60,7 +60,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineKind:
         module="fake_engine",
         fixed=(),
         environment=(("PYTHONPATH", str(tmp_path)),),
-        mend="",
+        fix="",
         dispensable=(),
     )
     folder = tmp_path / "engines" / "fake"

@@ -93,7 +93,7 @@ def test_a_vllm_that_cannot_load_goes_back_to_its_old_weights_before_it_is_resum
 def test_a_vllm_with_nothing_to_go_back_to_is_said_to_have_lost_its_weights(
     tmp_path, served: str | None
 ) -> None:
-    """It is resumed all the same: a paused one lets every later request hang for ever."""
+    """It is resumed all the same: a paused one lets every later request hang forever."""
     asked: list[str] = []
     server = client(failing("/collective_rpc", served=served), asked)
     with pytest.raises(LabError, match=r"no such folder; its weights are gone.* start it anew"):

@@ -214,7 +214,7 @@ def _summary() -> dict:
                     "blank": _e(0.32, 0.012),
                     "random": _e(0.30, 0.011),
                 },
-                "learnt": "15.8 keys a turn instead of 3.4. It does not read the board.",
+                "learnt": "15.8 keys per turn instead of 3.4. It does not read the board.",
             },
         },
         "logprob_gap_max": 2.9e-6,

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cua_lab.dataset.files import dumps, read_text, show
+from cua_lab.dataset.files import dumps, show
 from cua_lab.dataset.formats import agentnet, aguvis, osworld, screenspot, webarena
 from cua_lab.dataset.formats.fields import Row
 from cua_lab.errors import LabError
-from cua_lab.files import writing
+from cua_lab.files import read_text, writing
 
 Reader = Callable[[Mapping[str, Any], str], list[Row]]
 """(public row, folder prefix of its images) -> our rows."""

@@ -21,7 +21,7 @@ NEAR_MISS = 0.5
 
 
 class Ungraded(RuntimeError):
-    """The app's state has not what the grade needs."""
+    """The app's state lacks what the grade needs."""
 
 
 @dataclass(frozen=True, slots=True)
