@@ -26,7 +26,7 @@ from cua_lab.run.progress import Progress
 from cua_lab.run.recovery import is_finished, recover
 from cua_lab.run.stage import StageRun
 from cua_lab.run.stage_context import StageContext, build_stage, demonstrator_of
-from cua_lab.run.stage_processes import StageProcesses, clear_stage, most_at_once
+from cua_lab.run.stage_processes import StageProcesses, clear_stage
 from cua_lab.viz.report import write_report
 
 PACKAGES = ("cua-lab", "hud", "torch", "transformers", "tokenizers", "numpy", "asyncvnc")
@@ -74,7 +74,7 @@ async def _play_stages(
         if setup not in left:
             clear_stage(folder, setup.stage.name)
     not_begun = [s.stage.name for s in left if not progress.stage(s.stage.name).warm]
-    with StageProcesses(folder, not_begun, most_at_once(recipe)) as beside:
+    with StageProcesses(recipe, folder, not_begun) as beside:
         for setup in left:
             name = setup.stage.name
             if beside.apart(name):

@@ -31,6 +31,7 @@ from cua_lab.run.bars import DrawnBars
 from cua_lab.run.folder import RECORD_FILES, STAGES, RunFolder
 from cua_lab.run.memory import peak_rss_gib
 from cua_lab.run.progress import Progress
+from cua_lab.run.recovery import is_finished
 
 POLL_S = 0.2
 PATIENCE_S = 30.0
@@ -119,8 +120,8 @@ class StageProcess:
 class StageProcesses:
     """The processes of a run's stages; a context manager that ends them."""
 
-    def __init__(self, folder: RunFolder, waiting: Sequence[str], limit: int) -> None:
-        self._folder, self._limit = folder, limit
+    def __init__(self, recipe: Recipe, folder: RunFolder, waiting: Sequence[str]) -> None:
+        self._recipe, self._folder, self._limit = recipe, folder, most_at_once(recipe)
         self._waiting = list(waiting)
         """Stages that have neither begun nor been given a process, in their order."""
         self._running: dict[str, StageProcess] = {}
@@ -169,7 +170,8 @@ class StageProcesses:
         """Wait for a stage's process, and make its records the run's."""
         if name in self._waiting:  # begun in an earlier session
             self._waiting.remove(name)
-            self._start(name)
+            if not self._finished(name):
+                self._start(name)
         while name in self._running:
             self._poll()
             self._fill(self._limit)
@@ -194,7 +196,14 @@ class StageProcesses:
 
     def _fill(self, most: int) -> None:
         while self._waiting and len(self._running) < most:
-            self._start(self._waiting.pop(0))
+            name = self._waiting.pop(0)
+            if not self._finished(name):
+                self._start(name)
+
+    def _finished(self, name: str) -> bool:
+        """In an earlier session, which was stopped before it took the stage over."""
+        found = Progress.load(self._folder.of_stage(name))
+        return is_finished(self._recipe.stage(name), found)
 
     def _start(self, name: str) -> None:
         used = {child.bars.position for child in self._running.values()}

@@ -15,6 +15,7 @@ live run can be drawn at any moment.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,12 +85,22 @@ def read_run(path: str | Path) -> Run:
     config = path / "config.yaml"
     return Run(
         path=path,
-        steps=tuple(make_step(line) for line in read_lines(path / "metrics.jsonl")),
-        episodes=tuple(read_episode(line) for line in read_lines(path / "episodes.jsonl")),
+        steps=tuple(make_step(line) for line in _lines(path, "metrics.jsonl")),
+        episodes=tuple(read_episode(line) for line in _lines(path, "episodes.jsonl")),
         summary=read_summary(summary) if summary.exists() else None,
         config=config.read_text(encoding="utf-8-sig") if config.exists() else "",
         viewer=read_json(viewer) if viewer.exists() else None,
     )
+
+
+def _lines(path: Path, name: str) -> Iterator[dict[str, Any]]:
+    """The run's records, then those of stages that run beside it and are not yet taken over."""
+    lines = list(read_lines(path / name))
+    yield from lines
+    have = {line.get("stage") for line in lines}
+    for file in sorted(path.glob(f"stages/*/{name}")):
+        if file.parent.name not in have:
+            yield from read_lines(file)
 
 
 def episode_frames(
