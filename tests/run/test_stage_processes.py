@@ -107,7 +107,7 @@ def begun(recipe: Recipe, path: Path) -> RunFolder:
 def test_killed_anywhere_a_stage_of_its_own_goes_on_to_the_same_bits(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
-    """The stage's own process dies at each kind of write; the run then takes over what it left."""
+    """First the stage's own process dies at each kind of write, then the run that takes it over."""
     path, recipe = tmp_path / "run", tiny(1)
     folder = begun(recipe, path)
     chosen = {
@@ -120,20 +120,6 @@ def test_killed_anywhere_a_stage_of_its_own_goes_on_to_the_same_bits(
     )
     assert set(of_the_stage) == chosen
     assert is_finished(recipe.stage("two"), Progress.load(folder.of_stage("two")))
-    asyncio.run(run_recipe(recipe, RunFolder(path)))
-    assert differing(path, expected) == []
-    assert not (path / STAGES).exists()
-    assert leftovers(path) == []
-
-
-@pytest.mark.nightly
-def test_killed_while_it_takes_a_stage_over_a_run_goes_on_to_the_same_bits(
-    tmp_path: Path, expected: dict[str, bytes]
-) -> None:
-    """Each death costs a new process: ten seconds a point."""
-    path, recipe = tmp_path / "run", tiny(1)
-    begun(recipe, path)
-    asyncio.run(play_stage(path, "two"))
     go_on = RunFolder(path)
     of_the_run = killed_at_each_new_point(
         lambda: asyncio.run(run_recipe(recipe, go_on)),
@@ -141,6 +127,7 @@ def test_killed_while_it_takes_a_stage_over_a_run_goes_on_to_the_same_bits(
     )
     assert ("before remove", ".two.partial") in of_the_run, "its records, as they are removed"
     assert differing(path, expected) == []
+    assert not (path / STAGES).exists()
     assert leftovers(path) == []
 
 
