@@ -4,6 +4,8 @@ Invariant: a check that is not `ok` always carries a fix. Only `fail` stops anyt
 `warn` costs speed or safety, `optional` is a part that only some lessons need.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Literal
 

@@ -3,6 +3,8 @@
 Every look is one `Check`, with the fix where something is amiss.
 """
 
+from __future__ import annotations
+
 import importlib.metadata
 import importlib.util
 import os

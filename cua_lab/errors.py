@@ -5,6 +5,8 @@ what to do next. The CLI prints it as one line and exits with status 2; nothing 
 turns an exception into data.
 """
 
+from __future__ import annotations
+
 
 class LabError(Exception):
     """A user's mistake or a missing part: got, expected, what to do."""

@@ -12,6 +12,8 @@ as another user. `fault_point` is called before and after each step that changes
 finds, so that a test can end the process exactly there (`watch_faults`).
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import itertools

@@ -9,6 +9,8 @@ transparency is composited on white. Whatever Pillow raises on a broken or overs
 one `LabError`.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import io

@@ -12,6 +12,8 @@ an earlier version is read; one of a later format is refused in words.
 Formats: 1 has no number in it; 2 counts the record files in `progress.json`.
 """
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,7 @@
 """Seeds by name: one number for each (run, stage, step, episode), the same on every machine."""
 
+from __future__ import annotations
+
 import hashlib
 
 

@@ -3,6 +3,8 @@
 Invariant: what was not measured is `None`, never 0.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

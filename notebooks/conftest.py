@@ -1,5 +1,7 @@
 """The lessons' kernels get the environment of the stored outputs, also when only they are run."""
 
+from __future__ import annotations
+
 import os
 
 import pytest

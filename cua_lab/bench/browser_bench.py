@@ -5,6 +5,8 @@ does not show what its action has led to. Invariant: what a frame has to show fo
 number of actions alone, so that no frame is judged by another frame.
 """
 
+from __future__ import annotations
+
 import asyncio
 import time
 from collections.abc import Sequence

@@ -5,6 +5,8 @@ decode to the same text without white space, and drops the rest of the episode a
 slower, and wrong: it takes "a b" for "ab", and five newlines for a rewrite.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from cua_lab.stitching.codec import TokenCodec

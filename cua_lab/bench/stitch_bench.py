@@ -6,6 +6,8 @@ call that the next prompt shows as a single newline. Times are CPU-ms, the best 
 a busy machine measures nearly the same.
 """
 
+from __future__ import annotations
+
 import json
 import random
 from collections.abc import Callable, Iterable

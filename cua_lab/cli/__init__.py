@@ -5,6 +5,8 @@ with its result or with one line that says what is wrong and what to do; a trace
 ours.
 """
 
+from __future__ import annotations
+
 import errno
 import json
 import os

@@ -1,5 +1,7 @@
 """The Typer app on which every command registers itself."""
 
+from __future__ import annotations
+
 import os
 from typing import Annotated
 

@@ -1,5 +1,7 @@
 """`cua-lab bench`: how fast the lab's own parts are on this machine."""
 
+from __future__ import annotations
+
 from typing import Annotated
 
 import typer

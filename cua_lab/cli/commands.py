@@ -1,5 +1,7 @@
 """Importing this module registers every command group on the app."""
 
+from __future__ import annotations
+
 from cua_lab.cli import (  # noqa: F401
     bench_command,
     data_check_command,

@@ -1,5 +1,7 @@
 """`cua-lab data check FILE`: which rows of a JSONL can be trained on, and why the others cannot."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -104,7 +106,7 @@ def _pair(text: str, mark: str, option: str, example: str) -> tuple[int, int]:
     return low, high
 
 
-def _print(report: "QualityReport") -> None:
+def _print(report: QualityReport) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -1,5 +1,7 @@
 """`cua-lab data ...`: task rows and demonstrations. `data_app` takes one command per verb."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated
 

@@ -1,5 +1,7 @@
 """`cua-lab data draw`: grounding samples drawn here, with boxes exact by construction."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated
 

@@ -1,5 +1,7 @@
 """`cua-lab desktop`: one app on an RFB port, for any VNC viewer to look at."""
 
+from __future__ import annotations
+
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,7 +62,7 @@ def desktop(
 
 def _build(
     name: AppName, seed: int, level: int | None, near_win: int | None, width: int, height: int
-) -> "Game2048 | Targets | Todo":
+) -> Game2048 | Targets | Todo:
     from cua_lab.desktop.apps import Game2048, Targets, Todo
 
     if level is not None and name is not AppName.targets:
@@ -76,7 +78,7 @@ def _build(
     return targets
 
 
-async def _serve(server: "RFBServer") -> None:
+async def _serve(server: RFBServer) -> None:
     import asyncio
     import signal
 

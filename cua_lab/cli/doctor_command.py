@@ -1,5 +1,7 @@
 """`cua-lab doctor`."""
 
+from __future__ import annotations
+
 import typer
 
 from cua_lab.cli.app import app

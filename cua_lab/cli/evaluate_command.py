@@ -1,5 +1,7 @@
 """`cua-lab eval`: how well a policy aims on a grounding file, or does on the tasks of an env."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -155,7 +157,7 @@ class _Target:
 
             self.policy = load_policy(model)
 
-    def asking(self, path: Path | None, policy_space: str | None) -> "PromptFormat":
+    def asking(self, path: Path | None, policy_space: str | None) -> PromptFormat:
         """As it was trained; else with the agent's words and all actions."""
         from cua_lab.dataset.prompt_format import FILE, PromptFormat, asking_of, load_asking
         from cua_lab.play.agent import SYSTEM_PROMPT
@@ -178,8 +180,8 @@ class _Target:
 
 
 async def _grounding(
-    target: _Target, asked: "PromptFormat", file: Path, space: str | None, root: Path, screens: Any
-) -> "GroundingReport":
+    target: _Target, asked: PromptFormat, file: Path, space: str | None, root: Path, screens: Any
+) -> GroundingReport:
     from tqdm import tqdm
 
     from cua_lab.dataset import predict
@@ -222,12 +224,12 @@ async def _grounding(
 
 async def _tasks(
     target: _Target,
-    asked: "PromptFormat",
-    tool: "ToolConfig",
+    asked: PromptFormat,
+    tool: ToolConfig,
     package: Any,
     plans: Any,
     turns: tuple[int, float],
-) -> "TaskReport":
+) -> TaskReport:
     from tqdm import tqdm
 
     from cua_lab.play.agent import LabAgentConfig
@@ -278,7 +280,7 @@ async def _tasks(
     return measured.summarise(episodes, coordinate_space=asked.space)
 
 
-def _show_grounding(report: "GroundingReport") -> None:
+def _show_grounding(report: GroundingReport) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -294,7 +296,7 @@ def _show_grounding(report: "GroundingReport") -> None:
     typer.echo(f"{report.invalid} answers held no point; {report.unmeasured} samples have no box")
 
 
-def _show_tasks(report: "TaskReport") -> None:
+def _show_tasks(report: TaskReport) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -318,7 +320,7 @@ def _show_tasks(report: "TaskReport") -> None:
         typer.echo(f"{len(failed)} of {count} episodes failed; the first: {failed[0].error}")
 
 
-def _write(report: "GroundingReport | TaskReport", folder: Path, title: str) -> None:
+def _write(report: GroundingReport | TaskReport, folder: Path, title: str) -> None:
     from cua_lab.files import writing
     from cua_lab.run.task_evaluation import TaskReport
     from cua_lab.viz.grounding_page import grounding_page

@@ -1,5 +1,7 @@
 """`cua-lab miles`: the same tasks and numbers on a cluster, under Miles."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated
 

@@ -1,5 +1,7 @@
 """`cua-lab report`: a run's folder as one page that opens offline."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated
 

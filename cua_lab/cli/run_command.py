@@ -1,5 +1,7 @@
 """`cua-lab run`, `cua-lab smoke` and `cua-lab recipes`: the main job."""
 
+from __future__ import annotations
+
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -92,7 +94,7 @@ def recipes() -> None:
         typer.echo(f"cua-lab {command} --recipe {file.stem}\n    {about(file)}")
 
 
-def stored_recipe(path: Path, recipe: str | None, settings: list[str]) -> "Recipe":
+def stored_recipe(path: Path, recipe: str | None, settings: list[str]) -> Recipe:
     """The recipe that a stopped run was started with; whatever is asked for besides must agree."""
     file = path / "config.yaml"
     if not file.is_file():
@@ -108,7 +110,7 @@ def stored_recipe(path: Path, recipe: str | None, settings: list[str]) -> "Recip
     return stored
 
 
-def _run(recipe: "Recipe", path: Path, *, resume: bool, overwrite: bool) -> None:
+def _run(recipe: Recipe, path: Path, *, resume: bool, overwrite: bool) -> None:
     import asyncio
 
     from cua_lab.run.folder import RunFolder

@@ -1,5 +1,7 @@
 """What the commands that run for minutes share: where runs lie, and how they are stopped."""
 
+from __future__ import annotations
+
 import signal
 import threading
 from collections.abc import Iterator

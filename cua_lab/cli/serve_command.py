@@ -1,5 +1,7 @@
 """`cua-lab serve`: a checkpoint behind sglang's chat completions, on this machine."""
 
+from __future__ import annotations
+
 import contextlib
 import signal
 from enum import StrEnum
@@ -147,7 +149,7 @@ def serve(
 
 
 def _serve_embedded(
-    model: Path, host: str, port: int, name: str | None, access: "Access", **settings: Any
+    model: Path, host: str, port: int, name: str | None, access: Access, **settings: Any
 ) -> None:
     from cua_lab.engine.engine import Engine
     from cua_lab.policy.policy import load_policy

@@ -1,5 +1,7 @@
 """`cua-lab sft`: fine-tune a policy on a file of samples or conversations."""
 
+from __future__ import annotations
+
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -67,7 +69,7 @@ def sft(
     typer.echo(f"look at how well it aims: cua-lab eval FILE --model {path / 'model'}")
 
 
-def _check_same(path: Path, asked: "SftRecipe") -> None:
+def _check_same(path: Path, asked: SftRecipe) -> None:
     """A training goes on with the numbers that it was started with."""
     from cua_lab.recipes.loader import changes
     from cua_lab.recipes.sft_recipe import load_sft_recipe

@@ -26,7 +26,7 @@ async def read_frame(conn: asyncvnc.Client) -> np.ndarray:
     conn.video.refresh()
     while True:
         if await _read_message(conn) == UPDATE and conn.video.is_complete():
-            return conn.video.as_rgba()[:, :, :3]
+            return _rgb(conn)
 
 
 class Watch:
@@ -66,7 +66,12 @@ class Watch:
     @property
     def image(self) -> np.ndarray:
         """The screen as far as it was read: (height, width, 3) uint8, RGB; not a copy to keep."""
-        return self.conn.video.as_rgba()[:, :, :3]
+        return _rgb(self.conn)
+
+
+def _rgb(conn: asyncvnc.Client) -> np.ndarray:
+    screen: np.ndarray = conn.video.as_rgba()  # asyncvnc has no types
+    return screen[:, :, :3]
 
 
 async def _read_message(conn: asyncvnc.Client) -> int:

@@ -7,6 +7,8 @@ server that is broken or hostile. Invariant: nothing longer than `most` bytes is
 64 KiB until the screen's size is known, then a whole frame and a little.
 """
 
+from __future__ import annotations
+
 import asyncio
 import zlib
 from collections.abc import Callable

@@ -7,6 +7,8 @@ What an episode has, without the episode: for notebooks and for trying things ou
 takes the same way as a policy's, over a socket and back; nothing touches the app directly.
 """
 
+from __future__ import annotations
+
 import asyncio
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +59,7 @@ class ScreenSession:
     """After `close` every call fails."""
 
     @classmethod
-    async def open(cls, app: App, config: ToolConfig | None = None) -> "ScreenSession":
+    async def open(cls, app: App, config: ToolConfig | None = None) -> ScreenSession:
         """Serve the app and connect the tool; the embedded desktop needs no pace."""
         server = await RFBServer(app).start()
         bench = await cls.on(server.url, config or ToolConfig(pace_ms=0))
@@ -65,7 +67,7 @@ class ScreenSession:
         return bench
 
     @classmethod
-    async def on(cls, url: str, config: ToolConfig | None = None) -> "ScreenSession":
+    async def on(cls, url: str, config: ToolConfig | None = None) -> ScreenSession:
         """Connect the tool to a screen that is served already, by default a real one: paced, and
         looked at when it is at rest."""
         screen = await Screen.connect(Capability.rfb(name="screen", url=url))

@@ -16,6 +16,8 @@
 Invariant: an action outside this table is unknown; none is repaired into a similar one.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Literal
 

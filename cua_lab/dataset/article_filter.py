@@ -7,6 +7,8 @@ What it gets wrong, each shown by `compare`:
 - it reads every number as 0-1, so a file in pixels is rejected whole, without a word why.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +37,7 @@ class ArticleFilter:
         if len(coordinates) != 2:
             return False
         x, y = coordinates
-        return 0 <= x <= 1 and 0 <= y <= 1
+        return bool(0 <= x <= 1 and 0 <= y <= 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ Pure functions over the parsed row and the image's facts; duplicates, which need
 Invariant: any JSON value may come in; what comes out is a list of `Reason`, empty for a good row.
 """
 
+from __future__ import annotations
+
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -12,6 +12,8 @@ cannot say everything (odd formatting, a scroll without a point), the message ke
 `source`, which chat templates ignore.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -226,7 +228,8 @@ def _object(text: str, what: str) -> dict[str, Any]:
 
 def _tool_message(message: Message, number: int, middle: Point | None) -> Message:
     if "source" in message:
-        return message["source"]
+        source: Message = message["source"]
+        return source
     thought, fields = _unfenced(message.get("content"))
     arguments = json.dumps(_arguments(fields, middle), ensure_ascii=False)
     call = {
@@ -241,7 +244,8 @@ def _tool_message(message: Message, number: int, middle: Point | None) -> Messag
 
 def _article_message(message: Message) -> Message:
     if "source" in message:
-        return message["source"]
+        source: Message = message["source"]
+        return source
     derived = _derived_article(message)
     number = _number_of(message)
     same = number is not None and _tool_message(derived, number, None) == message

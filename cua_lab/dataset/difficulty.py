@@ -14,6 +14,8 @@ not mentioned. Up to 1 point is easy, up to 3 medium, more is hard.
 Invariant: grading is a pure function of the sample; the order of a curriculum of it and a seed.
 """
 
+from __future__ import annotations
+
 import math
 import random
 from collections.abc import Iterator, Sequence

@@ -9,6 +9,8 @@ Invariant: a sample without a box is counted as `unmeasured` and enters no rate;
 is no point is a miss and counted as `invalid` as well.
 """
 
+from __future__ import annotations
+
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable

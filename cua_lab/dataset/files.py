@@ -3,6 +3,8 @@
 Invariant: no line, however long, is held whole in memory.
 """
 
+from __future__ import annotations
+
 import codecs
 import json
 import reprlib

@@ -18,6 +18,8 @@ Invariant: reading a row and writing it again loses nothing; what is not listed 
 `extra` and returns to the top level.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

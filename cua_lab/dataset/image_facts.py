@@ -6,6 +6,8 @@
 Invariant: a broken file is a fact with a sentence, never an exception. The cache is bounded.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,7 +66,7 @@ def read_image(path: str, *, decode: bool) -> ImageFacts:
         return ImageFacts(size=size, problem=str(error))
 
 
-def _pixel_facts(image: "Image") -> ImageFacts:
+def _pixel_facts(image: Image) -> ImageFacts:
     digest = blake2b(repr(image.size).encode(), digest_size=16)
     digest.update(image.tobytes())
     counts = image.convert("L").histogram()
@@ -74,7 +76,7 @@ def _pixel_facts(image: "Image") -> ImageFacts:
     )
 
 
-def difference_hash(image: "Image") -> int:
+def difference_hash(image: Image) -> int:
     """dHash: is each of 8x8 cells darker than its right neighbour, as 64 bits.
 
     Flat screens have neighbours that are equal but for rounding, so a step counts from 2 grey

@@ -7,6 +7,8 @@ instructions of two to six words no detector can, and a wrong rejection costs mo
 Invariant: quoted words do not count ("Click '设置'" is an English instruction).
 """
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from functools import lru_cache

@@ -7,6 +7,8 @@ Invariant: no part is dropped and none changes its place; images that cannot be 
 places are an error that gives both counts.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -14,6 +14,8 @@ the demo prints (`icon 3: {'type': ..., ...}`, one a line). Unknown fields survi
 Invariant: an element's box is in 0-1, with x0 <= x1 and y0 <= y1.
 """
 
+from __future__ import annotations
+
 import ast
 import re
 from collections.abc import Mapping
@@ -169,7 +171,7 @@ def smallest_at(elements: tuple[Element, ...], point: Point) -> Element | None:
     return min(hits, key=lambda element: element.area, default=None)
 
 
-def draw(image: "Image", elements: tuple[Element, ...], *, target: Box | None = None) -> "Image":
+def draw(image: Image, elements: tuple[Element, ...], *, target: Box | None = None) -> Image:
     """A copy of the screenshot with numbered boxes; icons blue, text grey, the target red."""
     from PIL import ImageDraw
 

@@ -7,6 +7,8 @@ Invariant: a policy's bad answer is `None`; a server's refusal or a missing scre
 is never counted as a miss.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -68,7 +70,7 @@ def questions_of(
 
 
 async def predict_with_policy(
-    policy: "Policy",
+    policy: Policy,
     questions: Sequence[Question],
     asking: PromptFormat,
     *,

@@ -9,6 +9,8 @@ Invariant: `read` undoes `call` up to the space's rounding, and goes through the
 an answer that the tool would refuse is no point.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -49,7 +51,7 @@ class PromptFormat:
     """`pixels`: of the image as the policy's processor resizes it (Qwen2.5-VL)."""
     system: str | None = None
     actions: tuple[str, ...] = ACTIONS
-    geometry: "Geometry | None" = None
+    geometry: Geometry | None = None
     """How images are resized; needed with `pixels` only."""
     max_keys_per_call: int = LIMITS.max_keys_per_call
     max_text_chars: int = LIMITS.max_text_chars
@@ -101,7 +103,7 @@ class PromptFormat:
             bbox=None,
             elements=(),
         )
-        message = to_tool_calls(moved)["messages"][-1]
+        message: dict[str, Any] = to_tool_calls(moved)["messages"][-1]
         try:
             arguments = json.loads(message["tool_calls"][0]["function"]["arguments"])
             parse_call(arguments, view, self.config)
@@ -153,7 +155,7 @@ def load_asking(path: str | Path) -> PromptFormat:
 
 
 def asking_of(
-    policy: "Policy",
+    policy: Policy,
     *,
     system: str | None = None,
     actions: tuple[str, ...] | None = None,

@@ -7,6 +7,8 @@ of `"row"` where the line is not JSON.
 Invariant: no row, however broken, stops the run, and memory does not grow with the file.
 """
 
+from __future__ import annotations
+
 import codecs
 import json
 import os
@@ -87,7 +89,7 @@ class QualityFilter:
         self._facts: Callable[[str], ImageFacts] = reader(decode=decode)
         self._seen = Seen()
 
-    def __enter__(self) -> "QualityFilter":
+    def __enter__(self) -> QualityFilter:
         self._seen.__enter__()
         return self
 

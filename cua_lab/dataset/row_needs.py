@@ -4,6 +4,8 @@ Invariant: `missing` starts nothing and contacts nobody; it looks at installed p
 and files only, and every line says how to mend it.
 """
 
+from __future__ import annotations
+
 import importlib.util
 import os
 from collections.abc import Iterable, Mapping

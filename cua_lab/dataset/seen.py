@@ -9,6 +9,8 @@ Invariant: memory does not grow with rows; the store is SQLite's private tempora
 keeps 16 MB in memory and the rest on disk.
 """
 
+from __future__ import annotations
+
 import sqlite3
 from hashlib import blake2b
 from types import TracebackType
@@ -43,7 +45,7 @@ class Seen:
             "BEGIN;"
         )
 
-    def __enter__(self) -> "Seen":
+    def __enter__(self) -> Seen:
         return self
 
     def __exit__(

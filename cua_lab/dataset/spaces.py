@@ -8,6 +8,8 @@ Invariant: no function here guesses a space, and those that need the screenshot'
 instead of assuming one.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal, get_args

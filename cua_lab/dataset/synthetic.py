@@ -9,6 +9,8 @@ Invariant: the same arguments give the same files, byte for byte; a sample's ins
 exactly one thing on its screen.
 """
 
+from __future__ import annotations
+
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -119,7 +121,7 @@ def targets_samples(
         )
 
 
-def _target_things(app: "Targets") -> list[NamedBox]:
+def _target_things(app: Targets) -> list[NamedBox]:
     return [
         NamedBox(
             name=f"shape labelled {thing.label}" if thing.label else f"{thing.colour} button",
@@ -160,7 +162,7 @@ def todo_samples(
         )
 
 
-def _todo_things(app: "Todo") -> list[NamedBox]:
+def _todo_things(app: Todo) -> list[NamedBox]:
     things = []
     for widget, box in app.boxes.items():
         kind, _, number = widget.partition(":")

@@ -12,6 +12,8 @@ Boxes are in CSS pixels from the viewport's corner; `ratio` turns them into the 
 Invariant: only a name that one box on the page bears becomes an instruction.
 """
 
+from __future__ import annotations
+
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

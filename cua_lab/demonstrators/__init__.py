@@ -1,5 +1,7 @@
 """Scripted players and experts, and the demonstrations that a warm-up learns from."""
 
+from __future__ import annotations
+
 import importlib
 from typing import Any
 

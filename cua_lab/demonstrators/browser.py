@@ -3,6 +3,8 @@
 Invariant: demo number `index` has the lab's start and the lab's calls; its screens are the page's.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +29,10 @@ __all__ = ["best_blind", "demonstrator", "random_player"]
 class RecordedGame:
     """The lab's 2048 player on the page: its key lists, turn by turn."""
 
-    def __init__(self, player: "GamePlayer", args: Mapping[str, Any]) -> None:
+    def __init__(self, player: GamePlayer, args: Mapping[str, Any]) -> None:
         self._player, self._args = player, dict(args)
 
-    async def record(self, desktop: "ChromiumDesktop", index: int) -> "Demo":
+    async def record(self, desktop: ChromiumDesktop, index: int) -> Demo:
         """Demo number `index`, played on this desktop."""
         from hud.eval import LocalRuntime, Task
 
@@ -59,7 +61,7 @@ class RecordedGame:
 
 def demonstrator(
     template: str,
-    scene: "PromptContext",
+    scene: PromptContext,
     args: Mapping[str, Any],
     options: Mapping[str, Any],
     *,
@@ -67,7 +69,7 @@ def demonstrator(
     max_keys: int,
     turns: int,
     seed: int,
-) -> "Demonstrator":
+) -> Demonstrator:
     """The player of `2048-score`, recorded; `options` are those of `GamePlayer`."""
     if template != "2048-score":
         raise LabError(f"nobody demonstrates {template!r} in a browser, only 2048-score")

@@ -8,6 +8,8 @@ are drawn by the app itself and equal what a screen over RFB would have sent.
 The players are weak on purpose: a policy warmed up on perfect play leaves GRPO nothing to find.
 """
 
+from __future__ import annotations
+
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -155,10 +157,10 @@ class ClickPlayer:
         return talk.demo()
 
     @property
-    def view(self) -> "View":
+    def view(self) -> View:
         return View((self.width, self.height), space=self.space)  # type: ignore[arg-type]
 
-    def app_of(self, index: int) -> "Targets":
+    def app_of(self, index: int) -> Targets:
         """The screen that demo number `index` is about."""
         seed = random.Random(f"click {self.seed} {index}").randrange(2**31)
         options = dict(self.options)
@@ -272,7 +274,7 @@ class ReadingPlayer:
             app.push(key)  # type: ignore[arg-type]
         return talk.demo()
 
-    def _start(self, seed: int) -> "Game2048":
+    def _start(self, seed: int) -> Game2048:
         size = (self.width, self.height)
         if self.tile is None:
             return Game2048(*size, start=boards2048.mid_game(seed), seed=seed)
@@ -290,7 +292,7 @@ def demo_stream(player: Demonstrator, count: int, seed: int) -> Iterator[Demo]:
 
 def corpus_of(
     players: tuple[Demonstrator, ...], *, count: int = 200, extra: tuple[str, ...] = ()
-) -> "Corpus":
+) -> Corpus:
     """The text that a tokenizer for these players is trained on: their rendered conversations.
 
     Every prompt's system message becomes one token. `extra` adds texts, such as other tasks'.

@@ -5,6 +5,8 @@ a thing is; it acts through the tool alone, that is through keys and pointer eve
 Invariant: coordinates are what a policy would have to say, in the space that the tool speaks.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 import re

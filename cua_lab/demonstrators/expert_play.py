@@ -1,5 +1,7 @@
 """An expert plays an episode: through HUD, the agent and the tool, as a policy would."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 

@@ -4,6 +4,8 @@
 them. Invariant: an expert ends when its task is done; the episode's grade tells whether it was.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import AsyncIterator
 

@@ -4,6 +4,8 @@ Every env package that a recipe trains on has this module with these two functio
 `best_blind` where the best fixed actions can be found by search.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,7 @@ DEMONSTRATED = ("targets-click", "2048-score", "2048-near-win", "2048-best-merge
 
 def demonstrator(
     template: str,
-    scene: "PromptContext",
+    scene: PromptContext,
     args: Mapping[str, Any],
     options: Mapping[str, Any],
     *,
@@ -33,7 +35,7 @@ def demonstrator(
     max_keys: int,
     turns: int,
     seed: int,
-) -> "Demonstrator":
+) -> Demonstrator:
     """The player whose demonstrations warm a policy up for `template` with `args`.
 
     `options` are the recipe's arguments of the player, such as its noise.
@@ -78,7 +80,7 @@ def demonstrator(
 
 def random_player(
     template: str, *, seed: int, keys_per_turn: float, max_keys: int, space: str
-) -> "ScriptedPolicy":
+) -> ScriptedPolicy:
     """Blind play with the policy's budget: clicks anywhere, or as many random keys a turn."""
     if template == "targets-click":
         if space != "0-1000":

@@ -5,6 +5,8 @@ player is always the same episode. A steady hand's demos all show how the task i
 the page did not reward are left out. A shaky hand (`noise`) is shown as it is, hit or miss.
 """
 
+from __future__ import annotations
+
 import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -32,7 +34,7 @@ class ExpertPlayer:
 
     def __init__(
         self,
-        scene: "PromptContext",
+        scene: PromptContext,
         args: Mapping[str, Any],
         *,
         space: str,
@@ -45,7 +47,7 @@ class ExpertPlayer:
         self._noise = noise
         self.screen = screen_of(self._args)
 
-    async def record(self, desktop: Any, index: int) -> "Demo":
+    async def record(self, desktop: Any, index: int) -> Demo:
         """Demo number `index`, played on this desktop."""
         page, errors = self._args["page"], []
         for attempt in range(ATTEMPTS):
@@ -67,7 +69,7 @@ class ExpertPlayer:
     def _hand(self, index: int) -> Any:
         rng = random.Random(f"hand {self._seed} {index}")
 
-        def hand(call: "Arguments") -> "Arguments":
+        def hand(call: Arguments) -> Arguments:
             if not self._noise or "x" not in call:
                 return call
             aim = {axis: round(call[axis] + rng.gauss(0, 1000 * self._noise)) for axis in "xy"}
@@ -78,7 +80,7 @@ class ExpertPlayer:
 
 def demonstrator(
     template: str,
-    scene: "PromptContext",
+    scene: PromptContext,
     args: Mapping[str, Any],
     options: Mapping[str, Any],
     *,
@@ -86,7 +88,7 @@ def demonstrator(
     max_keys: int,
     turns: int,
     seed: int,
-) -> "Demonstrator":
+) -> Demonstrator:
     """The expert of the page that `args` name, recorded; `options` may give its `noise`."""
     if unknown := set(options) - {"noise"}:
         raise LabError(f"sft.player: MiniWoB++'s experts take noise alone; got {sorted(unknown)}")
@@ -103,7 +105,7 @@ def demonstrator(
 
 def random_player(
     template: str, *, seed: int, keys_per_turn: float, max_keys: int, space: str
-) -> "ScriptedPolicy":
+) -> ScriptedPolicy:
     """Blind play: clicks anywhere."""
     if space != "0-1000":
         raise LabError(f"random clicks are made in the space 0-1000, not {space}")

@@ -7,6 +7,8 @@ several desktops at a time. Invariant: demo number `index` depends on the index 
 which desktop played it or on what was recorded before.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -46,11 +48,11 @@ class Recorder:
         self._demos: dict[int, Demo] = {}
 
     @classmethod
-    def dealt(cls, recorders: "Sequence[Recorder]") -> "Recorder":
+    def dealt(cls, recorders: Sequence[Recorder]) -> Recorder:
         """One for several, each in turn; their desktops are the same."""
         count = len(recorders)
 
-        async def record(desktop: "ChromiumDesktop", index: int) -> "Demo":
+        async def record(desktop: ChromiumDesktop, index: int) -> Demo:
             return await recorders[index % count]._record(desktop, index // count)
 
         return cls(
@@ -59,7 +61,7 @@ class Recorder:
             page=lambda index: recorders[index % count]._page(index // count),
         )
 
-    def __call__(self, index: int) -> "Demo":
+    def __call__(self, index: int) -> Demo:
         if index not in self._demos:
             first = index - index % BLOCK
             background.wait(self._record_all(range(first, first + BLOCK), lambda: None))
@@ -92,7 +94,7 @@ class Recorder:
             raise failures.exceptions[0] from None  # the others ended with it
 
 
-def demo_of(scene: "PromptContext", task: str, episode: "Episode") -> "Demo":
+def demo_of(scene: PromptContext, task: str, episode: Episode) -> Demo:
     """An episode as a conversation, without a closing `finish`: the last call has ended it."""
     screens = [read_rgb(png) for png in episode.screenshots]
     calls: list[Any] = [a.arguments for a in episode.actions if a.arguments and a.screenshot]

@@ -5,6 +5,8 @@ since; it owns its random generator and reads no clock. Its one invariant: an im
 returned never changes afterwards, so the same object again means the same pixels.
 """
 
+from __future__ import annotations
+
 from typing import Any, Protocol
 
 from PIL import Image

@@ -4,6 +4,8 @@ Invariant: with a password, nobody passes without answering a fresh random chall
 itself never travels, is never logged and is read from a file only.
 """
 
+from __future__ import annotations
+
 import hmac
 import logging
 import os

@@ -5,6 +5,8 @@ function. So their pipes belong to one loop in a background thread. Invariant: t
 long as the process, since Linux ends a child "with its parent" when the parent's thread ends.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import threading

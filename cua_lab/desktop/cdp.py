@@ -7,6 +7,8 @@ Invariant: every call ends: with its result, with the browser's error, with the 
 (`BrowserGone`) or after its time limit.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 from collections.abc import Callable
@@ -65,7 +67,8 @@ class CDP:
             del self._waiting[number]
         if "error" in answer:
             raise CDPError(f"{method}: {answer['error'].get('message')}")
-        return answer["result"]
+        result: dict[str, Any] = answer["result"]
+        return result
 
     async def close(self) -> None:
         """Stop listening; what is still waiting fails."""

@@ -9,13 +9,15 @@ and `check` raises it, so that an episode on a broken page is a failure and neve
 Every method may be awaited from any event loop.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import itertools
 import json
 import shutil
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from cua_lab.desktop import background, roundtrip
@@ -26,6 +28,8 @@ from cua_lab.desktop.proxy import PageProxy, address_of, is_loopback_name
 from cua_lab.desktop.start_failures import not_started
 from cua_lab.desktop.xvnc import Xvnc, start_xvnc
 from cua_lab.errors import LabError
+
+Part = TypeVar("Part")
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 BLANK = "about:blank"
@@ -403,7 +407,8 @@ class ChromiumDesktop:
             await guard.close()
         await self._proxy.close()
 
-    def _need(self, part: Any) -> Any:
+    @staticmethod
+    def _need(part: Part | None) -> Part:
         if part is None:
             raise LabError("this desktop is not running: use it inside `async with`, or start it")
         return part

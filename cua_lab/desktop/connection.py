@@ -4,6 +4,8 @@ Invariant: `_shown` is exactly what the client's copy of the screen holds, so an
 may send the difference and nothing else.
 """
 
+from __future__ import annotations
+
 import asyncio
 from asyncio import StreamReader, StreamWriter
 from typing import Protocol

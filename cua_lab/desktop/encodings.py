@@ -5,6 +5,8 @@ client that applies the rectangles of `Shown.differences(frame, area)` holds `fr
 pixel by pixel.
 """
 
+from __future__ import annotations
+
 import zlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -45,7 +47,7 @@ class Frame:
         pixels.flags.writeable = False
         return pixels
 
-    def with_parts(self, boxes: list[Box], other: "Frame") -> "Frame":
+    def with_parts(self, boxes: list[Box], other: Frame) -> Frame:
         """This frame with some boxes taken from another."""
         image = self.image.copy()
         for box in boxes:
@@ -61,13 +63,13 @@ def pack(frame: Frame, box: Box, form: PixelFormat) -> bytes:
         return part.tobytes("raw", mode)
     rgb = frame.rgb[box.top : box.bottom, box.left : box.right]  # (h, w, 3)
     red, green, blue = _tables(form.maxima, form.shifts) if form.true_colour else _tables(*MAPPED)
-    values = red[rgb[..., 0]] | green[rgb[..., 1]] | blue[rgb[..., 2]]  # uint32 (h, w)
+    values: np.ndarray = red[rgb[..., 0]] | green[rgb[..., 1]] | blue[rgb[..., 2]]  # uint32 (h, w)
     if form.bits == 24:
-        octets = values.astype(">u4" if form.big_endian else "<u4").view(np.uint8)
+        octets: np.ndarray = values.astype(">u4" if form.big_endian else "<u4").view(np.uint8)
         octets = octets.reshape(*values.shape, 4)
-        return (octets[..., 1:] if form.big_endian else octets[..., :3]).tobytes()
+        return bytes((octets[..., 1:] if form.big_endian else octets[..., :3]).tobytes())
     order = ">" if form.big_endian else "<"
-    return values.astype(f"{order}u{form.bits // 8}").tobytes()
+    return bytes(values.astype(f"{order}u{form.bits // 8}").tobytes())
 
 
 MAPPED = ((7, 7, 3), (5, 2, 0))

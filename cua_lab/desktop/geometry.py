@@ -4,6 +4,8 @@ A `Box` covers the pixels `left <= x < right`, `top <= y < bottom` (screen pixel
 it is never empty when an app hands it out.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 
@@ -16,7 +18,7 @@ class Box(NamedTuple):
     bottom: int
 
     @classmethod
-    def at(cls, left: int, top: int, width: int, height: int) -> "Box":
+    def at(cls, left: int, top: int, width: int, height: int) -> Box:
         """The box of a size at a corner."""
         return cls(left, top, left + width, top + height)
 
@@ -36,11 +38,11 @@ class Box(NamedTuple):
     def contains(self, x: int, y: int) -> bool:
         return self.left <= x < self.right and self.top <= y < self.bottom
 
-    def grow(self, by: int) -> "Box":
+    def grow(self, by: int) -> Box:
         """The box with `by` more pixels on every side (fewer, when negative)."""
         return Box(self.left - by, self.top - by, self.right + by, self.bottom + by)
 
-    def overlap(self, other: "Box") -> "Box | None":
+    def overlap(self, other: Box) -> Box | None:
         """The pixels in both, or None."""
         both = Box(
             max(self.left, other.left),

@@ -7,6 +7,8 @@ Invariant: a child is started through `Guard.start`, so it is the leader of a pr
 guard knows.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import shutil
@@ -46,7 +48,7 @@ class Guard:
         self._children: list[asyncio.subprocess.Process] = []
 
     @classmethod
-    async def open(cls) -> "Guard":
+    async def open(cls) -> Guard:
         """Start a guard; its folder is new and empty."""
         folder = _new_folder()
         try:

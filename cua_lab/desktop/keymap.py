@@ -8,6 +8,8 @@ that is needed (X11 core protocol, sections 8 and 9), so no X library is. Invari
 the whole table, `per_key` keysyms for each of 248 keys.
 """
 
+from __future__ import annotations
+
 import asyncio
 import struct
 from dataclasses import dataclass

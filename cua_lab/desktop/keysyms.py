@@ -5,6 +5,8 @@ says any other character, and older names (`EuroSign`, Cyrillic, ...) come from 
 Invariant: `text_of` answers None for every key that types nothing.
 """
 
+from __future__ import annotations
+
 import unicodedata
 from functools import cache
 

@@ -4,6 +4,8 @@ Invariant: only files below the given folders can be read, only GET is answered,
 listens on 127.0.0.1.
 """
 
+from __future__ import annotations
+
 import functools
 import http.server
 import threading

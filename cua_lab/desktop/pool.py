@@ -9,6 +9,8 @@ is alive, shows an empty page, or the page that its borrower asked for, and has 
 was sent to its X server. A borrower waits where all are out.
 """
 
+from __future__ import annotations
+
 import asyncio
 import atexit
 import contextlib

@@ -11,6 +11,8 @@ Not closed by it: what the allowed port itself does for a page, and what a proce
 that is no page can do.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import os

@@ -6,6 +6,8 @@ action's result, exactly, with no sleep. That order is the invariant; everything
 rectangles, several clients, limits on clients that misbehave) must not break it.
 """
 
+from __future__ import annotations
+
 import asyncio
 import ipaddress
 import logging

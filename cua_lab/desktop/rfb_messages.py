@@ -4,6 +4,8 @@ Every message is read whole before anybody sees it: a client that breaks the pro
 `ProtocolError` and can cost nobody more memory than the longest message, 256 KiB of encodings.
 """
 
+from __future__ import annotations
+
 import struct
 from asyncio import StreamReader
 from dataclasses import dataclass
@@ -47,7 +49,7 @@ class PixelFormat:
                 )
 
     @classmethod
-    def unpack(cls, data: bytes) -> "PixelFormat":
+    def unpack(cls, data: bytes) -> PixelFormat:
         """From the 16 bytes of SetPixelFormat or ServerInit."""
         bits, depth, big, true, *rest = struct.unpack(">BBBBHHHBBB3x", data)
         red, green, blue, *shifts = rest

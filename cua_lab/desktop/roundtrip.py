@@ -8,6 +8,8 @@ first. The key is Pause, with which no page and no browser does anything; while 
 the page sees no key at all. Invariant: `heard` returns only what a key event in the page said.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -6,6 +6,8 @@ needed. An address alone does not tell (127.0.0.1 may be a container's), so an e
 token beside its screen's address, and whoever holds the same token may dial it directly.
 """
 
+from __future__ import annotations
+
 import secrets
 
 PROCESS_ID = secrets.token_hex(8)

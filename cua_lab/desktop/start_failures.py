@@ -4,6 +4,8 @@ Invariant: whatever ended the start, the error carries what the programs wrote t
 are removed with the desktop.
 """
 
+from __future__ import annotations
+
 from cua_lab.desktop.cdp import BrowserError
 from cua_lab.errors import LabError
 

@@ -8,6 +8,8 @@ but `PATH` and those that find shared libraries and fonts, so that a page looks 
 machine, no key leaves this process, and what a page saves stays in a folder that is removed.
 """
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 

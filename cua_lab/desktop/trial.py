@@ -1,5 +1,7 @@
 """One boot of a desktop, to see whether it does: a browser that is installed need not start."""
 
+from __future__ import annotations
+
 import time
 
 from cua_lab.desktop import background

@@ -4,6 +4,8 @@ Invariant: what `start_xvnc` returns accepts RFB connections on 127.0.0.1 alone,
 socket are the guard's to remove.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import shutil

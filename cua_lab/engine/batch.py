@@ -3,6 +3,8 @@
 Invariant: what a row samples does not depend on the other rows (see `decoder` for the last bits).
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Sequence
 

@@ -4,6 +4,8 @@ The members of a GRPO group open with the same messages and differ in their seed
 tokenising and cutting images took 1 ms of each of their requests, and is the same for all.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Sequence

@@ -13,6 +13,8 @@ columns. With MKL on x86 that makes it the same to the last bit; plain calls dif
 on processors without MKL so do these: 1e-5 is the tolerance there.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cua_lab.policy.protocols import Network
 from cua_lab.policy.weights import refuse_adapters
 
 # Above this size a fused copy of the projections costs more memory than it saves in calls.
@@ -128,7 +131,7 @@ class _Layer:
 class Decoder:
     """Prefill and decode with the weights of `model` (Qwen3-VL or Qwen2.5-VL)."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Network) -> None:
         self._model = model
         self.text = model.model.language_model
         self.head = model.lm_head

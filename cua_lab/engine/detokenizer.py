@@ -1,13 +1,16 @@
 """Ids back to text, one token or a whole output; special tokens show only in the former."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any
+
+from cua_lab.policy.protocols import Tokenizer
 
 
 class Detokenizer:
     """Text of ids, remembered per id."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._known: dict[int, str] = {}
 

@@ -9,6 +9,8 @@ other, and a change, announced or not, empties the caches before the next batch,
 values of old weights never meet new ones.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import threading
@@ -38,7 +40,7 @@ from cua_lab.policy.weights import weights_for
 class _Job:
     request: GenerationRequest
     loop: asyncio.AbstractEventLoop
-    future: "asyncio.Future[Generation]"
+    future: asyncio.Future[Generation]
     cancelled: bool = False
     rows: list[RunningSequence] = field(default_factory=list)
 
@@ -233,7 +235,7 @@ class Engine:
                     self._changed.wait(self._rounds.patience_s)
         return []
 
-    def _run_all(self, jobs: list[_Job]) -> "list[tuple[_Job, Generation | Exception]]":
+    def _run_all(self, jobs: list[_Job]) -> list[tuple[_Job, Generation | Exception]]:
         results: list[tuple[_Job, Generation | Exception]] = []
         for batch in self._batches(jobs):
             try:
@@ -324,7 +326,7 @@ def _in_loop(job: _Job, index: int) -> Callable[[int, float, Top], None] | None:
     return on_token
 
 
-def _deliver(results: "list[tuple[_Job, Generation | Exception]]") -> None:
+def _deliver(results: list[tuple[_Job, Generation | Exception]]) -> None:
     for job, result in results:
         if job.future.done():
             continue

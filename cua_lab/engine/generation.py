@@ -3,6 +3,8 @@
 Invariant: a choice has one log-probability per id, and one state of the weights sampled all of it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

@@ -5,6 +5,8 @@ that all prompts of a batch share is computed once, too; and what a conversation
 out of the prefix cache, so that a turn costs its new tokens only.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Sequence
 

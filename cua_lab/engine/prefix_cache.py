@@ -7,6 +7,8 @@ ids" and "the same images", and a prefix ends before a changed image, never insi
 Invariant: the entries belong to one state of the weights; `flush` when those change.
 """
 
+from __future__ import annotations
+
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,7 +32,7 @@ class Entry:
     """One sequence: its keyed ids (T,) and its KV (2, layers, kv_heads, T, head_dim)."""
 
     keyed: np.ndarray
-    kv: "Tensor"
+    kv: Tensor
 
     @property
     def size(self) -> int:
@@ -50,7 +52,7 @@ class PrefixCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def longest(self, keyed: np.ndarray) -> "tuple[int, Tensor | None]":
+    def longest(self, keyed: np.ndarray) -> tuple[int, Tensor | None]:
         """Length of the longest known prefix, and the KV of a sequence that begins with it."""
         best, found = 0, None
         for number, entry in self._entries.items():
@@ -62,7 +64,7 @@ class PrefixCache:
         self._entries.move_to_end(found)
         return best, self._entries[found].kv
 
-    def put(self, keyed: np.ndarray, kv: "Tensor") -> None:
+    def put(self, keyed: np.ndarray, kv: Tensor) -> None:
         """Keep a sequence; what it extends is dropped, and it is not kept if already contained."""
         entry = Entry(keyed, kv)
         if entry.size > self.max_bytes:

@@ -4,6 +4,8 @@ Invariant: each image has exactly as many image tokens as its grid says, in orde
 `ids` but at those tokens, where it names the image by its content.
 """
 
+from __future__ import annotations
+
 import hashlib
 import io
 import struct
@@ -63,7 +65,7 @@ class Prompt:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def head(self, length: int) -> "Prompt":
+    def head(self, length: int) -> Prompt:
         """The first `length` tokens, which must not end inside an image."""
         count = sum(start < length for start in self.image_starts)
         positions = self.position_ids[:, :length]

@@ -13,6 +13,8 @@ Invariant: a slot has at most one request waiting, and neither an abandoned requ
 hangs holds up a round for longer than its limit.
 """
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Callable, Hashable

@@ -3,6 +3,8 @@
 Invariant: a row's `ids`, `logprobs` and, where asked for, `tops` grow together.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

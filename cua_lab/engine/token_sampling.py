@@ -9,6 +9,8 @@ say; `top_p` and `top_k` narrow the draw but not the report (as sglang does), an
 with the raw log-probability.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -77,7 +79,7 @@ def uniforms(seed: int, index: int, count: int) -> np.ndarray:
 class Sampler:
     """Draws for one batch of rows; rows are dropped with `keep` as they finish."""
 
-    def __init__(self, params: Sequence[SamplingParams], forbidden: "torch.Tensor") -> None:
+    def __init__(self, params: Sequence[SamplingParams], forbidden: torch.Tensor) -> None:
         """`forbidden` is `(V,)`, 0 where an id may be said and -inf where it may not."""
         import torch
 
@@ -95,7 +97,7 @@ class Sampler:
         )
         self._refresh()
 
-    def keep(self, rows: "torch.Tensor") -> None:
+    def keep(self, rows: torch.Tensor) -> None:
         """Go on with these rows only."""
         for name in ("_scale", "_greedy", "_top_p", "_top_k"):
             setattr(self, name, getattr(self, name)[rows])
@@ -111,7 +113,7 @@ class Sampler:
             (drawn & ((self._top_p < 1) | (self._top_k < self._forbidden.numel()))).any()
         )
 
-    def logprobs(self, logits: "torch.Tensor") -> "torch.Tensor":
+    def logprobs(self, logits: torch.Tensor) -> torch.Tensor:
         """`(B, V)` log-probabilities of the distribution sampled from, before top-p and top-k."""
         import torch
 
@@ -120,7 +122,7 @@ class Sampler:
         scaled = logits if self._unscaled else logits / self._scale
         return torch.log_softmax(scaled + self._forbidden, dim=-1)
 
-    def draw(self, logprobs: "torch.Tensor", uniform: np.ndarray) -> "torch.Tensor":
+    def draw(self, logprobs: torch.Tensor, uniform: np.ndarray) -> torch.Tensor:
         """`(B,)` ids from `(B, V)` log-probabilities and `(B,)` uniforms."""
         import torch
 
@@ -137,7 +139,7 @@ class Sampler:
         ids = torch.searchsorted(cdf, point[:, None], right=True)[:, 0]
         return ids if self._all_drawn else torch.where(self._greedy, logprobs.argmax(-1), ids)
 
-    def _narrowed(self, weights: "torch.Tensor") -> "torch.Tensor":
+    def _narrowed(self, weights: torch.Tensor) -> torch.Tensor:
         """Zero the ids outside top-k and outside the smallest set whose mass reaches top-p."""
         import torch
 
@@ -148,7 +150,7 @@ class Sampler:
         return torch.zeros_like(weights).scatter_(-1, order, ordered * kept)
 
 
-def _biases(params: Sequence[SamplingParams], forbidden: "torch.Tensor") -> "torch.Tensor | None":
+def _biases(params: Sequence[SamplingParams], forbidden: torch.Tensor) -> torch.Tensor | None:
     import torch
 
     if not any(p.logit_bias for p in params):

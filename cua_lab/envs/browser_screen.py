@@ -7,6 +7,8 @@ row that keeps the page trusts the page to begin anew, and pays a tenth: 0.04 CP
 instead of 0.4.
 """
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace

@@ -3,6 +3,8 @@
 Invariant: both marks come from `View.to_screen`, the same function that the tool uses.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from cua_lab.viz.picture import Picture
@@ -19,7 +21,7 @@ NEAR = 6
 """Desktop pixels around the landing place that the close-up shows, each way."""
 
 
-def aim_figure(seen: "Image", desktop: "Image", view: "View", at: tuple[float, float]) -> "Figure":
+def aim_figure(seen: Image, desktop: Image, view: View, at: tuple[float, float]) -> Figure:
     """Three panels: what the model saw, the desktop, and the landing place close up."""
     px, py = view.to_screen(*at)
     sx, sy = px * seen.width / desktop.width, py * seen.height / desktop.height
@@ -37,13 +39,13 @@ def aim_figure(seen: "Image", desktop: "Image", view: "View", at: tuple[float, f
     return figure
 
 
-def _panel(axes: "Axes", image: "Image", title: str) -> None:
+def _panel(axes: Axes, image: Image, title: str) -> None:
     axes.imshow(image, interpolation="nearest")
     axes.set_title(title)
     axes.grid(False)
 
 
-def _close_up(axes: "Axes", px: int, py: int, across: float, down: float) -> None:
+def _close_up(axes: Axes, px: int, py: int, across: float, down: float) -> None:
     """One desktop pixel, and the block of desktop pixels that one pixel of the view stands for."""
     from matplotlib.patches import Rectangle
 

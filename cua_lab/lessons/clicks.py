@@ -3,6 +3,8 @@
 Invariant: dots and frames are in pixels of the screen that is drawn under them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,10 +24,10 @@ if TYPE_CHECKING:
 class Clicks:
     """One screen and what was clicked."""
 
-    screen: "Image"
+    screen: Image
     points: Sequence[tuple[int, int]]
     """px"""
-    box: "Box"
+    box: Box
     """Of the target."""
 
     @property
@@ -34,7 +36,7 @@ class Clicks:
         return sum(self.box.contains(x, y) for x, y in self.points)
 
 
-def clicks_figure(rows: Mapping[str, Sequence[Clicks]]) -> "Figure":
+def clicks_figure(rows: Mapping[str, Sequence[Clicks]]) -> Figure:
     """One row of screens for each name."""
     columns = max(map(len, rows.values()))
     with paper():
@@ -49,7 +51,7 @@ def clicks_figure(rows: Mapping[str, Sequence[Clicks]]) -> "Figure":
     return figure
 
 
-def _screen(axes: "Axes", clicks: Clicks) -> None:
+def _screen(axes: Axes, clicks: Clicks) -> None:
     from matplotlib.patches import Rectangle
 
     left, top, right, bottom = clicks.box

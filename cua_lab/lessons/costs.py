@@ -4,6 +4,8 @@ Invariant: every number drawn comes from `cua_lab.miles.cost`; the lines of a li
 recipe.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,7 +24,7 @@ PARTS = ("first prompt", "screenshots", "answers", "scaffold")
 HATCHES = ("", "//", "..", "xx")
 
 
-def token_parts(recipe: "MilesRecipe") -> dict[str, tuple[int, ...]]:
+def token_parts(recipe: MilesRecipe) -> dict[str, tuple[int, ...]]:
     """Tokens by `PARTS`, of a turn and of an episode with typical and with full answers."""
     costs, agent = costs_of(recipe), recipe.agent
     typical, turns = recipe.context.typical_answer, agent.max_turns
@@ -34,7 +36,7 @@ def token_parts(recipe: "MilesRecipe") -> dict[str, tuple[int, ...]]:
     }
 
 
-def binding_limit(recipe: "MilesRecipe") -> tuple[int, str]:
+def binding_limit(recipe: MilesRecipe) -> tuple[int, str]:
     """Tokens that an episode may have, as `preflight` counts them, and which setting says so:
     Miles bounds the whole context and, apart from it, what follows the first prompt."""
     whole, answers = recipe.context.limit, recipe.context.response
@@ -44,7 +46,7 @@ def binding_limit(recipe: "MilesRecipe") -> tuple[int, str]:
     return whole, "context.limit"
 
 
-def token_figure(recipe: "MilesRecipe") -> "Figure":
+def token_figure(recipe: MilesRecipe) -> Figure:
     """A turn above, an episode below, in tokens by who put them there."""
     parts = token_parts(recipe)
     with paper():
@@ -60,7 +62,7 @@ def token_figure(recipe: "MilesRecipe") -> "Figure":
     return figure
 
 
-def _bars(axes: "Axes", rows: dict[str, tuple[int, ...]]) -> None:
+def _bars(axes: Axes, rows: dict[str, tuple[int, ...]]) -> None:
     names = list(rows)
     left = [0] * len(rows)
     for k, part in enumerate(PARTS):
@@ -78,7 +80,7 @@ def _bars(axes: "Axes", rows: dict[str, tuple[int, ...]]) -> None:
 
 
 def sweep(
-    recipe: "MilesRecipe", widths: Sequence[int], turns: Sequence[int]
+    recipe: MilesRecipe, widths: Sequence[int], turns: Sequence[int]
 ) -> Iterator[tuple[int, int, Costs]]:
     """Turns, screenshot width, and what they cost together."""
     for most in turns:
@@ -88,7 +90,7 @@ def sweep(
             yield most, width, costs_of(replace(recipe, tool=tool, agent=agent))
 
 
-def sweep_figure(recipe: "MilesRecipe", widths: Sequence[int], turns: Sequence[int]) -> "Figure":
+def sweep_figure(recipe: MilesRecipe, widths: Sequence[int], turns: Sequence[int]) -> Figure:
     """Tokens of an episode and pixels of a batch, over the width of a screenshot."""
     with paper():
         figure = Picture(figsize=(10.5, 3.8), layout="constrained")
@@ -115,7 +117,7 @@ def sweep_figure(recipe: "MilesRecipe", widths: Sequence[int], turns: Sequence[i
     return figure
 
 
-def _limit(axes: "Axes", y: float, label: str) -> None:
+def _limit(axes: Axes, y: float, label: str) -> None:
     axes.axhline(y, color=INK, linewidth=1.2, linestyle=(0, (2, 2)))
     axes.annotate(
         label, (0.01, y), xycoords=("axes fraction", "data"), xytext=(0, 3),

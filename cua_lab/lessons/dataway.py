@@ -3,6 +3,8 @@
 Invariant: every box is a room of the package and every arrow says what it carries.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +43,7 @@ BOXES = {
 }
 
 
-def data_way() -> "Figure":
+def data_way() -> Figure:
     """The picture; its text is in the notebook's prose too."""
     with paper():
         figure = Picture(figsize=(10.5, 5.1))
@@ -55,7 +57,7 @@ def data_way() -> "Figure":
     return figure
 
 
-def _draw(axes: "Axes", box: _Box) -> None:
+def _draw(axes: Axes, box: _Box) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     axes.add_patch(
@@ -71,7 +73,7 @@ def _draw(axes: "Axes", box: _Box) -> None:
     axes.text(middle, box.y + 0.25, box.room, ha="center", va="center", fontsize=8)
 
 
-def _arrows(axes: "Axes") -> None:
+def _arrows(axes: Axes) -> None:
     _across(axes, "tasks", "agent", "prompt", side="right")
     _across(axes, "agent", "tool", "call (JSON)", side="right", up=0.2)
     _across(axes, "agent", "tool", "screenshot", side="left", up=-0.2)
@@ -98,7 +100,7 @@ def _style(colour: str) -> dict[str, Any]:
     return {"arrowstyle": "-|>", "color": colour, "linewidth": 1.6, "mutation_scale": 14}
 
 
-def _across(axes: "Axes", a: str, b: str, label: str, *, side: str, up: float = 0.0) -> None:
+def _across(axes: Axes, a: str, b: str, label: str, *, side: str, up: float = 0.0) -> None:
     start, end = BOXES[a].x + BOXES[a].width, BOXES[b].x
     y = BOXES[a].y + BOXES[a].height / 2 + up
     tail, head = (start, end) if side == "right" else (end, start)
@@ -108,7 +110,7 @@ def _across(axes: "Axes", a: str, b: str, label: str, *, side: str, up: float = 
               va="bottom" if above else "top")  # fmt: skip
 
 
-def _down(axes: "Axes", a: str, b: str, label: str, *, offset: float, colour: str = INK) -> None:
+def _down(axes: Axes, a: str, b: str, label: str, *, offset: float, colour: str = INK) -> None:
     x = BOXES[a].x + BOXES[a].width / 2 + offset
     top, bottom = BOXES[a].y, BOXES[b].y + BOXES[b].height
     axes.annotate("", (x, bottom), (x, top), arrowprops=_style(colour))
@@ -117,7 +119,7 @@ def _down(axes: "Axes", a: str, b: str, label: str, *, offset: float, colour: st
               ha="right" if on_left else "left")  # fmt: skip
 
 
-def _up(axes: "Axes", a: str, b: str, label: str, *, offset: float, colour: str = INK) -> None:
+def _up(axes: Axes, a: str, b: str, label: str, *, offset: float, colour: str = INK) -> None:
     x = BOXES[a].x + BOXES[a].width / 2 + offset
     low, high = BOXES[a].y + BOXES[a].height, BOXES[b].y
     axes.annotate("", (x, high), (x, low), arrowprops=_style(colour))

@@ -3,6 +3,8 @@
 Invariant: time is the order of events, one step each, so the picture is the same every run.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,7 +25,7 @@ PAGES = {0xFF55: "Page_Up", 0xFF56: "Page_Down"}
 """X11 lists these first as Prior and Next, which nobody reads."""
 
 
-def bars_of(events: Sequence["KeyEvent"]) -> list[Bar]:
+def bars_of(events: Sequence[KeyEvent]) -> list[Bar]:
     """Each press with where it began and ended; one that never ended lasts to the last event."""
     held: dict[int, int] = {}
     bars: list[Bar] = []
@@ -36,7 +38,7 @@ def bars_of(events: Sequence["KeyEvent"]) -> list[Bar]:
     return sorted(bars, key=lambda bar: bar[1])
 
 
-def key_roll(rolls: "dict[str, Sequence[KeyEvent]]") -> "Figure":
+def key_roll(rolls: dict[str, Sequence[KeyEvent]]) -> Figure:
     """One panel for each named list of events, side by side."""
     with paper():
         figure = Picture(figsize=(10.5, 2.6), layout="constrained")
@@ -47,7 +49,7 @@ def key_roll(rolls: "dict[str, Sequence[KeyEvent]]") -> "Figure":
     return figure
 
 
-def _roll(axes: "Axes", title: str, events: "Sequence[KeyEvent]") -> None:
+def _roll(axes: Axes, title: str, events: Sequence[KeyEvent]) -> None:
     bars = bars_of(events)
     rows = list(dict.fromkeys(keysym for keysym, _, _ in bars))
     for keysym, start, end in bars:
@@ -73,5 +75,5 @@ def key_name(keysym: int) -> str:
         return chr(keysym)
     if keysym in PAGES:
         return PAGES[keysym]
-    names = {value: name for name, value, _ in reversed(keysymdef)}
+    names: dict[int, str] = {value: name for name, value, _ in reversed(keysymdef)}
     return names.get(keysym, f"U+{keysym & 0xFFFFFF:04X}").replace("_L", "")

@@ -3,6 +3,8 @@
 Invariant: the picture shows values of `grounding_reward` itself on a grid, no formula of its own.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,7 +38,7 @@ def landscape_figure(
     *,
     target: tuple[float, float] | None = None,
     weights: GroundingWeights | None = None,
-) -> "Figure":
+) -> Figure:
     """The total and its three pieces, with the target's box drawn in."""
     from matplotlib.patches import Rectangle
 

@@ -10,6 +10,8 @@ follows with its own eyes, so it takes no frame from anybody. Without a kernel i
 the last screenshot.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 from concurrent.futures import Future

@@ -11,6 +11,8 @@ Cells tagged `nbval-ignore-output` hold outputs of a long run; `store` executes 
 `CUA_LAB_LESSON_RECIPE=laptop`, everything else runs them with the smoke recipe.
 """
 
+from __future__ import annotations
+
 import argparse
 import configparser
 import difflib

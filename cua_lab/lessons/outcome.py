@@ -4,6 +4,8 @@ Invariant: every bar carries its standard error and names what was played; what 
 left out.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -25,9 +27,7 @@ WORDS = {
 }
 
 
-def ratio_figure(
-    panels: Mapping[str, np.ndarray], *, clip_low: float, clip_high: float
-) -> "Figure":
+def ratio_figure(panels: Mapping[str, np.ndarray], *, clip_low: float, clip_high: float) -> Figure:
     """A histogram of ratios for each name, with the edges of the clip."""
     reach = max(0.5, *(1.01 * float(np.abs(np.log(r)).max()) for r in panels.values()))
     bins = np.exp(np.linspace(-reach, reach, 61))
@@ -48,13 +48,13 @@ def ratio_figure(
     return figure
 
 
-def keys_of(episodes: "Sequence[EpisodeRow]") -> list[int]:
+def keys_of(episodes: Sequence[EpisodeRow]) -> list[int]:
     """How many keys each valid press had."""
     turns = [turn for episode in episodes for turn in episode.turns if turn.valid]
     return [len(turn.action["keys"]) for turn in turns if turn.action.get("keys")]
 
 
-def keys_figure(groups: Mapping[str, Sequence[int]], *, limit: int) -> "Figure":
+def keys_figure(groups: Mapping[str, Sequence[int]], *, limit: int) -> Figure:
     """Share of presses with 1, 2, ... keys, one panel a name; `limit` is the most in one call."""
     with paper():
         figure = Picture(figsize=(10.5, 2.9), layout="constrained")
@@ -74,14 +74,14 @@ def keys_figure(groups: Mapping[str, Sequence[int]], *, limit: int) -> "Figure":
     return figure
 
 
-def outcome_bars(task: "TaskSummary") -> dict[str, tuple[float, float]]:
+def outcome_bars(task: TaskSummary) -> dict[str, tuple[float, float]]:
     """(mean reward, standard error) by what was played; only what was measured."""
     measured = {"after the warm-up": task.reward_before, "after GRPO": task.reward_after}
     measured |= {WORDS[name]: value for name, value in task.ablations.items()}
     return {name: (e.mean, e.se) for name, e in measured.items() if e is not None}
 
 
-def outcome_figure(tasks: "Mapping[str, TaskSummary]") -> "Figure":
+def outcome_figure(tasks: Mapping[str, TaskSummary]) -> Figure:
     """Mean rewards with standard errors, one panel a task."""
     with paper():
         figure = Picture(figsize=(10.5, 2.9), layout="constrained")

@@ -4,6 +4,8 @@ Invariant: boxes in one column do the same work; a dash-dotted box is another pr
 above it.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,7 +48,7 @@ LANES = {
 }
 
 
-def placement() -> "Figure":
+def placement() -> Figure:
     """The picture; the table below it in the lesson says the same in words."""
     with paper():
         figure = Picture(figsize=(11, 5.2))
@@ -64,7 +66,7 @@ def placement() -> "Figure":
     return figure
 
 
-def _frame(axes: "Axes", first: int, last: int, y: float, label: str) -> None:
+def _frame(axes: Axes, first: int, last: int, y: float, label: str) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     x, width = first * STEP - 0.28, (last - first) * STEP + WIDTH + 0.56
@@ -77,7 +79,7 @@ def _frame(axes: "Axes", first: int, last: int, y: float, label: str) -> None:
     axes.text(x + 0.14, y + HEIGHT + 0.24, label, fontsize=9.5, style="italic", va="center")
 
 
-def _box(axes: "Axes", column: int, y: float, place: Place) -> None:
+def _box(axes: Axes, column: int, y: float, place: Place) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     axes.add_patch(
@@ -92,7 +94,7 @@ def _box(axes: "Axes", column: int, y: float, place: Place) -> None:
     axes.text(middle, y + 0.29, place.detail, ha="center", va="center", fontsize=8)
 
 
-def _arrows(axes: "Axes", y: float, weights: str) -> None:
+def _arrows(axes: Axes, y: float, weights: str) -> None:
     _across(axes, 1, 0, y + 0.7, "keys, clicks", above=True)
     _across(axes, 0, 1, y + 0.3, "pixels (RFB)", above=False)
     _across(axes, 1, 2, y + 0.7, "chat, images", above=True)
@@ -105,7 +107,7 @@ def _arrows(axes: "Axes", y: float, weights: str) -> None:
     axes.text((start + end) / 2, low - 0.08, said, fontsize=8.5, ha="center", va="top")
 
 
-def _across(axes: "Axes", a: int, b: int, y: float, label: str, *, above: bool) -> None:
+def _across(axes: Axes, a: int, b: int, y: float, label: str, *, above: bool) -> None:
     tail = a * STEP + (WIDTH if b > a else 0.0)
     head = b * STEP + (0.0 if b > a else WIDTH)
     axes.annotate("", (head, y), (tail, y), arrowprops=_style())

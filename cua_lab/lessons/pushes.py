@@ -4,6 +4,8 @@ Invariant: heights are the numbers that were given, upwards is likelier; a token
 loss under a treatment is drawn as a gap with a dot, never as a bar of height 0.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,7 +24,7 @@ LONGEST = 13
 
 def push_figure(
     tokens: Sequence[str], strips: Mapping[str, Sequence[float | None]], *, limit: float = 1.25
-) -> "Figure":
+) -> Figure:
     """One strip a treatment: a bar for each token, `None` where it carries no loss."""
     for name, values in strips.items():
         if len(values) != len(tokens):
@@ -46,7 +48,7 @@ def shown(token: str) -> str:
     return plot_text(text if len(text) <= LONGEST else f"{text[: LONGEST - 4]}…{text[-3:]}")
 
 
-def _strip(axes: "Axes", name: str, values: Sequence[float | None], limit: float) -> None:
+def _strip(axes: Axes, name: str, values: Sequence[float | None], limit: float) -> None:
     known = [(i, value) for i, value in enumerate(values) if value is not None]
     bars = axes.bar(
         [i for i, _ in known], [value for _, value in known], 0.72, edgecolor=INK, linewidth=0.7

@@ -4,6 +4,8 @@ Invariant: a stale frame is a cross and a true one a filled dot, so that the pic
 its colours.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 FINAL, STALE = COLOURS[0], COLOURS[1]
 
 
-def settling_figure(pages: "Mapping[str, Sequence[Settled]]") -> "Figure":
+def settling_figure(pages: Mapping[str, Sequence[Settled]]) -> Figure:
     """A panel for each page, a row for each way to wait."""
     longest = max(ms for ways in pages.values() for way in ways for ms in way.each_ms)
     rows = max(len(ways) for ways in pages.values())
@@ -34,7 +36,7 @@ def settling_figure(pages: "Mapping[str, Sequence[Settled]]") -> "Figure":
     return figure
 
 
-def _panel(axes: "Axes", page: str, ways: "Sequence[Settled]", longest: float) -> None:
+def _panel(axes: Axes, page: str, ways: Sequence[Settled], longest: float) -> None:
     axes.set_title(page)
     axes.set_xlim(0, longest * 1.22)
     axes.set_ylim(len(ways) - 0.5, -0.5)

@@ -4,6 +4,8 @@ Invariant: the spread drawn and printed is the population standard deviation wit
 is what group-relative advantages divide by.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
@@ -39,7 +41,7 @@ def spread_of(groups: Groups) -> Spread:
     return Spread(mean, fmean(inside), sum(std == 0 for std in inside), len(groups))
 
 
-def spread_figure(graders: Mapping[str, Groups]) -> "Figure":
+def spread_figure(graders: Mapping[str, Groups]) -> Figure:
     """A panel for each grader: a column a group, a dot a member; silent groups are crossed out."""
     with paper():
         figure = Picture(figsize=(10.5, 3.4), layout="constrained")
@@ -51,7 +53,7 @@ def spread_figure(graders: Mapping[str, Groups]) -> "Figure":
     return figure
 
 
-def _panel(axes: "Axes", name: str, groups: Groups) -> None:
+def _panel(axes: Axes, name: str, groups: Groups) -> None:
     spread = spread_of(groups)
     for column, group in enumerate(groups):
         silent = pstdev(group) == 0
@@ -82,7 +84,7 @@ def silence(rate: float, members: int) -> float:
     return float(rate**members + (1 - rate) ** members)
 
 
-def silence_figure(sizes: Sequence[int]) -> "Figure":
+def silence_figure(sizes: Sequence[int]) -> Figure:
     """That chance over the rate of success, a line for each size of a group."""
     rates = [k / 40 for k in range(41)]
     with paper():

@@ -3,6 +3,8 @@
 Invariant: tokens stand in the order in which they were said, from top to bottom.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ SURE = 0.9
 LONGEST = 44
 
 
-def token_bars(texts: Sequence[str], probabilities: Sequence[float]) -> "Figure":
+def token_bars(texts: Sequence[str], probabilities: Sequence[float]) -> Figure:
     """One row a token; certain ones plain, open ones hatched."""
     with paper():
         figure = Picture(figsize=(9, 0.7 + 0.29 * len(texts)), layout="constrained")

@@ -3,6 +3,8 @@
 Invariant: only what was measured is drawn, each look at the step where it was taken.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,7 @@ def warm_up_figure(
     looks: Mapping[str, Mapping[int, float]],
     *,
     chance: float | None = None,
-) -> "Figure":
+) -> Figure:
     """`losses`: one a step, from step 1. `looks`: per name a share of 0..1 at some steps.
     `chance`: what blind answers reach, as a line."""
     with paper():

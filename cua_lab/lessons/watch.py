@@ -4,6 +4,8 @@ Invariant: watching changes nothing about the run, and whoever interrupts the wa
 run, which then keeps what is done.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable
 from pathlib import Path

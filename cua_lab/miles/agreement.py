@@ -3,6 +3,8 @@
 Invariant: every number that both have is listed, as equal or with the reason why it may differ.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from cua_lab.miles.recipe import MilesRecipe

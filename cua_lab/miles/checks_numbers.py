@@ -3,6 +3,8 @@
 Each function yields its `Check`s.
 """
 
+from __future__ import annotations
+
 import json
 import shutil
 from collections.abc import Iterator

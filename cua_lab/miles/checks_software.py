@@ -1,5 +1,7 @@
 """Preflight: packages, programs and GPUs of this node. Each function yields its `Check`s."""
 
+from __future__ import annotations
+
 import importlib.metadata
 import shutil
 import subprocess

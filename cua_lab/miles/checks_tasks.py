@@ -1,5 +1,7 @@
 """Preflight: credentials, the env package and its rows. Each function yields its `Check`s."""
 
+from __future__ import annotations
+
 import json
 import os
 import stat

@@ -14,6 +14,8 @@ Miles calls for a number as reward, and a failed episode has none: 0.0 stands in
 `validate()` of Miles' class holds for every sample made here, and each carries an image.
 """
 
+from __future__ import annotations
+
 import copy
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -4,6 +4,8 @@ Invariant: nothing here is measured or looked up at run time; every figure follo
 the geometry of the model's image processor and the constants named below.
 """
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Callable

@@ -7,6 +7,8 @@ gate in front of the sandboxes, the tokenizer's table and the image processor. I
 that cannot be trained on becomes one write-off that says why; a fault of the set-up raises.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import threading
@@ -23,6 +25,7 @@ from cua_lab.play.episode import play
 from cua_lab.play.episode_samples import episode_samples
 from cua_lab.play.runtimes import make_runtime
 from cua_lab.policy.policy import load_vision
+from cua_lab.policy.protocols import Tokenizer
 from cua_lab.policy.tokenizer import load_tokenizer
 from cua_lab.serving.sampling_request import NEUTRAL, sampling_request
 from cua_lab.serving.shim import ShimTransport
@@ -30,6 +33,8 @@ from cua_lab.stitching.codec import codec_from_tokenizer
 from cua_lab.tasks import to_hud_task
 
 if TYPE_CHECKING:
+    from hud.eval import Provider
+
     from cua_lab.play.episode import Episode
     from cua_lab.policy.vision import Vision
     from cua_lab.stitching.codec import TableCodec
@@ -59,22 +64,22 @@ class EpisodeRunner:
     recipe: MilesRecipe
     base_url: str
     model: str
-    runtime: Any
-    tokenizer: Any
-    vision: "Vision"
-    codec: "TableCodec"
+    runtime: Provider
+    tokenizer: Tokenizer
+    vision: Vision
+    codec: TableCodec
     stop_ids: frozenset[int]
     """End an answer."""
     forbidden_ids: tuple[int, ...]
     """In no answer."""
     failures: int = 0
     """In a row."""
-    _gates: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = field(
+    _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = field(
         default_factory=WeakKeyDictionary
     )
 
     @classmethod
-    def open(cls, args: Any) -> "EpisodeRunner":
+    def open(cls, args: Any) -> EpisodeRunner:
         """From Miles' args."""
         from cua_lab.miles.token_sets import forbidden_ids, stop_ids
 
@@ -108,7 +113,7 @@ class EpisodeRunner:
             self._gates[loop] = asyncio.Semaphore(self.recipe.runtime.max_sandboxes)
         return self._gates[loop]
 
-    async def samples(self, ask: EpisodeRequest) -> "list[Sample]":
+    async def samples(self, ask: EpisodeRequest) -> list[Sample]:
         """Play and convert; one log line."""
         async with self.gate:
             episode = await self._play(ask)
@@ -117,7 +122,7 @@ class EpisodeRunner:
         self._count(made[0])
         return made
 
-    async def _play(self, ask: EpisodeRequest) -> "Episode":
+    async def _play(self, ask: EpisodeRequest) -> Episode:
         import httpx
 
         shim = ShimTransport(
@@ -140,7 +145,7 @@ class EpisodeRunner:
         )
         return replace(episode, error=episode.error and redacted(episode.error))
 
-    def _config(self, ask: EpisodeRequest) -> "LabAgentConfig":
+    def _config(self, ask: EpisodeRequest) -> LabAgentConfig:
         agent = self.recipe.agent
         longest = ask.sampling.get("max_new_tokens") or agent.max_tokens
         return LabAgentConfig(
@@ -157,7 +162,7 @@ class EpisodeRunner:
             ),
         )
 
-    def _convert(self, episode: "Episode") -> "list[Sample]":
+    def _convert(self, episode: Episode) -> list[Sample]:
         """Every sequence that shows an image; otherwise the write-off."""
         return episode_samples(
             episode,
@@ -169,7 +174,7 @@ class EpisodeRunner:
             images_only=True,
         )
 
-    def _log(self, episode: "Episode", made: "Sequence[Sample]") -> None:
+    def _log(self, episode: Episode, made: Sequence[Sample]) -> None:
         if made[0].reward is None:
             logger.warning(
                 "episode %s of %s failed after %d turns, %.1f s: %s",
@@ -192,7 +197,7 @@ class EpisodeRunner:
             episode.seconds,
         )
 
-    def _count(self, first: "Sample") -> None:
+    def _count(self, first: Sample) -> None:
         """A fault of the machinery fails every episode; Miles would refill the batch for ever."""
         self.failures = self.failures + 1 if first.reward is None else 0
         limit = self.recipe.runtime.stop_after_failures

@@ -6,6 +6,8 @@ Invariant: what it returns satisfies Miles' `validate()`, whatever happened; a c
 give wrong data (a resumed rollout, cut distributions) is refused before anything is played.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -8,6 +8,8 @@ sync or stability. Invariant: flags and Ray's runtime environment are made of th
 alone; no environment variable of the caller is passed on but those named in FORWARDED.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re

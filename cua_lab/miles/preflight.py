@@ -6,6 +6,8 @@ the others found, so that one look lists all that is missing; nothing is started
 secret is shown.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 
 from cua_lab.checks import Check

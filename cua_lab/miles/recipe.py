@@ -7,6 +7,8 @@ One file feeds both, so that the plug-in and the command cannot disagree. Invari
 and numbers, and never a secret.
 """
 
+from __future__ import annotations
+
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -18,6 +18,8 @@ What remains of a failed episode, since it must stay in the batch for the ranks 
   sees the stand-in 0.0.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -60,7 +62,7 @@ def post_process_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float]
 
 
 def _about(sample: Any) -> dict[str, Any]:
-    about = (sample.metadata or {}).get("cua_lab")
+    about: dict[str, Any] | None = (sample.metadata or {}).get("cua_lab")
     if about is None:
         raise LabError(
             f"sample {sample.index} did not come from cua_lab.miles.generate: its metadata has no"

@@ -4,6 +4,8 @@ The plug-in passes paths only, but a provider may quote the key in an error, and
 Invariant: once `hide` was called, no log record of this process shows the key.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import traceback

@@ -5,6 +5,8 @@ Invariant: the desktop, the grader and the words of the prompt are untouched, an
 conversation is replaced by the same bytes in every turn, so that prompts still extend each other.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Sequence
 

@@ -4,6 +4,8 @@ Invariant: a key goes from its file into this process's environment, where a pro
 it, and nowhere else.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 from pathlib import Path

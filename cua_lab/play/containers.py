@@ -7,6 +7,8 @@ not the package itself, the file and just those parts are staged in one folder. 
 but what the Dockerfile copies is ever uploaded.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re

@@ -9,6 +9,8 @@ server's error, an answer without a token, or a grader that could not read its s
 or one that is none, make a `failed` episode with no reward and the cause in words.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +28,7 @@ from cua_lab.stitching.turn import Turn
 
 if TYPE_CHECKING:
     from hud.agents.types import AgentStep, ToolStep
-    from hud.eval import Job, Run, Task
+    from hud.eval import Job, Provider, Run, Task
 
     from cua_lab.play.agent import LabAgentConfig
 
@@ -99,11 +101,11 @@ class Episode:
 
 
 async def play(
-    task: "Task",
-    config: "LabAgentConfig",
+    task: Task,
+    config: LabAgentConfig,
     transport: httpx.AsyncBaseTransport,
     *,
-    runtime: Any,
+    runtime: Provider,
     id: str,
     group: str,
     timeout_s: float = 120.0,
@@ -137,7 +139,7 @@ async def play(
 
 
 def _cancelled_inside(
-    task: "Task", turns: tuple[Turn, ...], *, id: str, group: str, seconds: float
+    task: Task, turns: tuple[Turn, ...], *, id: str, group: str, seconds: float
 ) -> Episode:
     """Nobody cancelled the episode: something in it ended with a `CancelledError` of its own."""
     cause = "a tool, the screen or the grader was cancelled from within; the run was not"
@@ -155,13 +157,13 @@ def _cancelled_inside(
     )
 
 
-def _only_run(job: "Job") -> "Run":
+def _only_run(job: Job) -> Run:
     (run,) = job.runs
     return run
 
 
 def _episode(
-    run: "Run", task: "Task", turns: tuple[Turn, ...], *, id: str, group: str, seconds: float
+    run: Run, task: Task, turns: tuple[Turn, ...], *, id: str, group: str, seconds: float
 ) -> Episode:
     error = _failure(run) or _unsampled(turns)
     return Episode(
@@ -180,7 +182,7 @@ def _episode(
     )
 
 
-def _failure(run: "Run") -> str | None:
+def _failure(run: Run) -> str | None:
     """Why this run measures nothing, or `None`: HUD grades some failures with 0.0 all the same."""
     if run.trace.status in {"error", "cancelled"}:
         return run.trace.error or f"the run ended as {run.trace.status}"
@@ -200,16 +202,16 @@ def _unsampled(turns: tuple[Turn, ...]) -> str | None:
     return None if empty is None else f"turn {empty}: the server's answer has no token"
 
 
-def _status(run: "Run") -> Status:
+def _status(run: Run) -> Status:
     return "truncated" if run.trace.stop_reason in TRUNCATIONS else "completed"
 
 
-def _success(run: "Run") -> bool | None:
+def _success(run: Run) -> bool | None:
     success = run.grade.info.get("success")
     return None if success is None else bool(success)
 
 
-def _actions(run: "Run") -> tuple[Action, ...]:
+def _actions(run: Run) -> tuple[Action, ...]:
     """Each model answer with the tool results that follow it."""
     from hud.agents.types import AgentStep, ToolStep
 
@@ -222,7 +224,7 @@ def _actions(run: "Run") -> tuple[Action, ...]:
     return tuple(_action(answer, results) for answer, results in answers)
 
 
-def _action(answer: "AgentStep", results: "list[ToolStep]") -> Action:
+def _action(answer: AgentStep, results: list[ToolStep]) -> Action:
     calls = answer.tool_calls
     arguments = _sampled_arguments(calls[0].arguments) if calls else None
     finished = answer.done and arguments is not None  # `finish` ends before the tool is called
@@ -253,19 +255,19 @@ def _writable(value: Any) -> Any:
     return [_writable(item) for item in value] if isinstance(value, list) else value
 
 
-def _texts(step: "ToolStep") -> list[str]:
+def _texts(step: ToolStep) -> list[str]:
     content = step.result.content if step.result else []
     return [item.text for item in content if item.type == "text"]
 
 
-def _last_image(step: "ToolStep | None") -> bytes | None:
+def _last_image(step: ToolStep | None) -> bytes | None:
     """HUD shows the model only the last image of a result."""
     content = step.result.content if step and step.result else []
     images = [item.data for item in content if item.type == "image"]
     return read_base64(images[-1]) if images else None
 
 
-def _screenshots(run: "Run") -> tuple[bytes, ...]:
+def _screenshots(run: Run) -> tuple[bytes, ...]:
     """The first screenshot, which the agent records as a user's step, and one a tool result."""
     from hud.agents.types import ToolStep
 
@@ -281,7 +283,7 @@ def _screenshots(run: "Run") -> tuple[bytes, ...]:
 
 
 async def play_slots(
-    plans: "list[Callable[[int], Any]]", *, concurrency: int, leave: Callable[[int], None]
+    plans: list[Callable[[int], Any]], *, concurrency: int, leave: Callable[[int], None]
 ) -> list[Any]:
     """Play plans over `concurrency` slots: slot k plays plans k, k + concurrency, ... in turn.
 

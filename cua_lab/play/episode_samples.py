@@ -6,6 +6,8 @@ Invariant: a fault of one answer or of one screenshot costs that episode, never 
 one failed sample that says why. What is left to raise is a fault of this package.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 from cua_lab.play.episode import Episode

@@ -7,6 +7,8 @@ at the start and after each key. Invariant: a mark comes from the app's state al
 marked only where a transcript was due and the model answered.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -46,7 +48,7 @@ class Transcript:
         return not self.wrong
 
 
-def transcripts(episode: "Episode") -> tuple[Transcript | None, ...]:
+def transcripts(episode: Episode) -> tuple[Transcript | None, ...]:
     """One entry for each answer of an episode; `None` where there was nothing to read out.
 
     A screen is told by the number of keys that led to it.

@@ -10,6 +10,8 @@ missing program, SDK, key or image is a `LabError` that says how to get it. Cred
 file alone, never from a recipe, and are never shown.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import subprocess

@@ -5,6 +5,8 @@ Invariant: such an episode goes through the same agent, tool, desktop and grader
 and carries no token ids, so that it can be measured but never trained on.
 """
 
+from __future__ import annotations
+
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Sequence

@@ -5,6 +5,8 @@ go along too, and equal ones give equal tokens where the server honours them (vL
 not by itself). Invariant: every turn that says its weights was sampled under the engine's own.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,8 @@ from cua_lab.serving.outside import OutsideEngine
 from cua_lab.serving.shim import ShimTransport
 
 if TYPE_CHECKING:
+    from hud.eval import Provider
+
     from cua_lab.play.agent import LabAgentConfig
 
 
@@ -30,8 +34,8 @@ class UrlWorker:
     """Plays plans with a policy that a server of vLLM or sglang samples."""
 
     engine: OutsideEngine
-    config: "LabAgentConfig"
-    runtime: Any
+    config: LabAgentConfig
+    runtime: Provider
     """A HUD runtime that places the tasks, such as `LocalRuntime(build)`."""
     concurrency: int = 32
     timeout_s: float = 120.0

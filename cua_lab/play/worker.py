@@ -7,6 +7,8 @@ plan and the weights alone; which slot plays it, and with whom it shares a batch
 the last bits of a log-probability.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,7 @@ from cua_lab.serving.server import create_app
 from cua_lab.serving.shim import ShimTransport
 
 if TYPE_CHECKING:
-    from hud.eval import Task
+    from hud.eval import Provider, Task
 
     from cua_lab.engine.engine import Engine
     from cua_lab.play.agent import LabAgentConfig
@@ -35,7 +37,7 @@ PATIENCE = 1 / 3
 class Plan:
     """One episode to be played."""
 
-    task: "Task"
+    task: Task
     id: str
     group: str
     """Plans of one group have equal tasks."""
@@ -47,9 +49,9 @@ class Plan:
 class Worker:
     """Plays plans with a policy that an engine in this process serves, or with scripted players."""
 
-    engine: "Engine"
-    config: "LabAgentConfig"
-    runtime: Any
+    engine: Engine
+    config: LabAgentConfig
+    runtime: Provider
     """A HUD runtime that places the tasks, such as `LocalRuntime(build)`."""
     concurrency: int = 32
     timeout_s: float = 120.0

@@ -5,16 +5,17 @@ Invariant: `speed_up` changes no parameter name and no value, so a checkpoint st
 Hugging Face, and no result beyond the last bits of float32.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from cua_lab.policy.protocols import Network, Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ SHAPES = {
 }
 
 
-def build_model(shape: Shape, tokenizer: Any, *, seed: int) -> "PreTrainedModel":
+def build_model(shape: Shape, tokenizer: Tokenizer, *, seed: int) -> Network:
     """A randomly initialised Qwen3-VL for `tokenizer`'s vocabulary, float32, ready to train."""
     from transformers import Qwen3VLForConditionalGeneration
 
@@ -57,10 +58,10 @@ def build_model(shape: Shape, tokenizer: Any, *, seed: int) -> "PreTrainedModel"
         _initialise(model, shape)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
-    return speed_up(model)
+    return speed_up(cast("Network", model))
 
 
-def _config(shape: Shape, tokenizer: Any) -> Any:  # Qwen3VLConfig
+def _config(shape: Shape, tokenizer: Tokenizer) -> Any:  # Qwen3VLConfig
     from transformers import Qwen3VLConfig
 
     head_dim = shape.hidden // shape.heads
@@ -116,7 +117,7 @@ def _initialise(model: nn.Module, shape: Shape) -> None:
     nn.init.normal_(visual.pos_embed.weight, std=shape.position_std)  # type: ignore[union-attr,arg-type]
 
 
-def speed_up(model: Any) -> Any:  # PreTrainedModel
+def speed_up(model: Network) -> Network:
     """Swap two slow vision layers, in place, for faster ones with the same parameters."""
     for module in model.modules():
         if type(module).__name__.endswith("VisionPatchEmbed"):
@@ -157,9 +158,10 @@ class BatchedVisionAttention:
     ) -> torch.Tensor:
         lengths = cu_seqlens.diff()
         if position_embeddings is None or not bool((lengths == lengths[0]).all()):
-            return super().forward(  # type: ignore[misc]
+            whole: torch.Tensor = super().forward(  # type: ignore[misc]
                 hidden_states, cu_seqlens, position_embeddings=position_embeddings, **kwargs
             )
+            return whole
         count, length = len(lengths), int(lengths[0])
         qkv = self.qkv(hidden_states).view(count, length, 3, self.num_heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (images, heads, patches, head_dim)
@@ -167,7 +169,8 @@ class BatchedVisionAttention:
         # The angles are float32, which a bfloat16 tower must not become.
         q, k = ((x * cos + _rotate_half(x) * sin).to(v.dtype) for x in (q, k))
         mixed = F.scaled_dot_product_attention(q, k, v, scale=self.scaling)
-        return self.proj(mixed.transpose(1, 2).reshape(count * length, -1))
+        out: torch.Tensor = self.proj(mixed.transpose(1, 2).reshape(count * length, -1))
+        return out
 
 
 def _rotate_half(x: torch.Tensor) -> torch.Tensor:
@@ -184,7 +187,7 @@ class ImageFeatures:
     deepstack: tuple[tuple[torch.Tensor, ...], ...]
     """Per tapped vision block, (n_tokens, H) per image; empty for Qwen2.5-VL."""
 
-    def select(self, indices: Sequence[int]) -> "ImageFeatures":
+    def select(self, indices: Sequence[int]) -> ImageFeatures:
         """Images by index, repeats allowed: a group's common screenshot is encoded once."""
         taps = tuple(tuple(tap[i] for i in indices) for tap in self.deepstack)
         return ImageFeatures(tuple(self.tokens[i] for i in indices), taps)
@@ -201,7 +204,7 @@ class ImageFeatures:
         return {"image": output}
 
 
-def encode_images(model: Any, pixels: torch.Tensor, grids: torch.Tensor) -> ImageFeatures:
+def encode_images(model: Network, pixels: torch.Tensor, grids: torch.Tensor) -> ImageFeatures:
     """Run the vision tower on pixels (n_patches, patch_dim) of grids (n_images, 3)."""
     output = model.model.get_image_features(pixels, grids, return_dict=True)
     deepstack = getattr(output, "deepstack_features", None) or []

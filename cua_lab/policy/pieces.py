@@ -6,9 +6,13 @@ the ids of the whole. Invariant: `Pieces.encode` equals the tokenizer's own answ
 an added token takes white space beside it with it, the whole text is encoded as ever.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Any
 from weakref import WeakKeyDictionary
+
+from cua_lab.policy.protocols import Tokenizer
 
 REMEMBERED = 4096
 """Pieces a tokenizer keeps; thoughts and coordinates are new ones all the time."""
@@ -17,7 +21,7 @@ REMEMBERED = 4096
 class Pieces:
     """A tokenizer with a memory."""
 
-    def __init__(self, tokenizer: Any) -> None:  # PreTrainedTokenizerFast
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self.size = len(tokenizer)
         added = [
@@ -48,10 +52,10 @@ class Pieces:
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-_OF: "WeakKeyDictionary[Any, Pieces]" = WeakKeyDictionary()
+_OF: WeakKeyDictionary[Any, Pieces] = WeakKeyDictionary()
 
 
-def pieces_of(tokenizer: Any) -> Pieces:
+def pieces_of(tokenizer: Tokenizer) -> Pieces:
     """The memory of a tokenizer; a new one once tokens were added to it."""
     pieces = _OF.get(tokenizer)
     if pieces is None or pieces.size != len(tokenizer):

@@ -5,6 +5,8 @@ policy while it warms up. Invariant: the draw is from `masked_logits`, the distr
 scores.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import groupby
 

@@ -6,6 +6,8 @@ max(h, w). Invariant: positions of a sequence are those of its parts laid end to
 starting at `next_position` of the one before, as long as no part begins inside an image.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

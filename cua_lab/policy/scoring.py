@@ -5,6 +5,8 @@ attention mask is needed: padding changes nothing before it. Invariant: log-prob
 distribution that was sampled from, log_softmax(logits / T) with the forbidden ids masked out first.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -113,17 +115,19 @@ def hidden_states(policy: Policy, batch: Batch) -> torch.Tensor:
     if batch.image_index:
         features = encode_images(policy.model, batch.pixels, batch.grids)
         images = features.select(batch.image_index).for_model()
-    return policy.model.model(
+    last: torch.Tensor = policy.model.model(
         input_ids=batch.ids,
         position_ids=batch.positions,
         mm_encoder_outputs=images,
         use_cache=False,
     ).last_hidden_state
+    return last
 
 
 def policy_forward(policy: Policy, batch: Batch) -> torch.Tensor:
     """Logits (B, T, V) at every position: for looking; training asks `score`."""
-    return policy.model.lm_head(hidden_states(policy, batch))
+    logits: torch.Tensor = policy.model.lm_head(hidden_states(policy, batch))
+    return logits
 
 
 def masked_logits(

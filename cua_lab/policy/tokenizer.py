@@ -8,12 +8,15 @@ with tools) are whole tokens of their own, `phrases`: merges towards them would 
 vocabulary rows. Invariant: the same corpus gives the same ids.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from cua_lab.policy.protocols import Tokenizer
 from cua_lab.policy.template import chat_template
 
 SPECIAL_TOKENS = (
@@ -47,7 +50,7 @@ class Corpus:
     """Scaffold text that becomes one token each, wherever it occurs verbatim."""
 
 
-def train_tokenizer(corpus: Corpus, *, vocab_size: int = 1024) -> Any:  # PreTrainedTokenizerFast
+def train_tokenizer(corpus: Corpus, *, vocab_size: int = 1024) -> Tokenizer:
     """Train on `corpus` and wrap as a plain Hugging Face tokenizer with the lab's template.
 
     `vocab_size` limits the merged tokens; training stops earlier when no pair repeats.
@@ -73,7 +76,7 @@ def train_tokenizer(corpus: Corpus, *, vocab_size: int = 1024) -> Any:  # PreTra
     core.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in SPECIAL_TOKENS])
     whole = (*CALL_TOKENS, *corpus.phrases)
     core.add_tokens([AddedToken(t, special=False, normalized=False) for t in whole])
-    return PreTrainedTokenizerFast(
+    made: Any = PreTrainedTokenizerFast(  # its signatures are wider than what is needed of it
         tokenizer_object=core,
         chat_template=chat_template(),
         eos_token="<|im_end|>",
@@ -84,6 +87,7 @@ def train_tokenizer(corpus: Corpus, *, vocab_size: int = 1024) -> Any:  # PreTra
         clean_up_tokenization_spaces=False,
         model_max_length=4096,
     )
+    return cast("Tokenizer", made)
 
 
 def phrases_of(prompts: Iterable[str]) -> tuple[str, ...]:
@@ -101,14 +105,15 @@ def _pieces(corpus: Corpus) -> Iterable[str]:
         yield from (piece for piece in pattern.split(text) if piece)
 
 
-def load_tokenizer(path: str | Path) -> Any:  # PreTrainedTokenizerBase
+def load_tokenizer(path: str | Path) -> Tokenizer:
     """Any checkpoint's tokenizer, from its folder, without a network."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+    loaded: Any = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+    return cast("Tokenizer", loaded)
 
 
-def token_ids(tokenizer: Any, tokens: Sequence[str]) -> tuple[int, ...]:
+def token_ids(tokenizer: Tokenizer, tokens: Sequence[str]) -> tuple[int, ...]:
     """Ids of those `tokens` that are single ids here; the others are left out."""
     vocabulary = tokenizer.get_vocab()
     return tuple(vocabulary[token] for token in tokens if token in vocabulary)

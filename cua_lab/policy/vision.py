@@ -5,6 +5,8 @@ An image becomes `pixel_values` float32 (n_patches, patch_dim) and `grid_thw` in
 bit for bit, also on the fast path for images that need no resizing.
 """
 
+from __future__ import annotations
+
 import hashlib
 import math
 from collections.abc import Sequence
@@ -91,7 +93,7 @@ class Vision:
     cache_bytes: int = 256 * 2**20
     """Of images kept as patches: 0.4 MB each at 128 px, 50 MB at 1080p."""
     _lut: np.ndarray | None = None
-    _cache: "ByteCache[bytes, Patches]" = field(init=False, repr=False)
+    _cache: ByteCache[bytes, Patches] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._cache = ByteCache(self.cache_bytes, lambda patches: sum(a.nbytes for a in patches))

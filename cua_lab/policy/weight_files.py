@@ -4,6 +4,8 @@ A folder has one `model.safetensors`, or shards that `model.safetensors.index.js
 here loads a network. Invariant: what `check_files` lets pass is whole and holds plain numbers.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

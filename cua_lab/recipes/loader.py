@@ -6,6 +6,8 @@ command line (`grpo.steps=4`, `stages.click.grpo.lr=1e-4`) wins over both. Invar
 the file lands in a field or is an error that names key, file, line and what is allowed there.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import difflib
 import math

@@ -5,6 +5,8 @@ task: `policy`, `tasks`, `tool`, `agent`, `sft`, `grpo`, `eval`. Invariant: this
 place of a default, and it imports nothing heavy; YAML files hold what differs, and why.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from dataclasses import dataclass, field
@@ -108,7 +110,7 @@ class PolicySettings:
     """How loud pixels are at first: pages of white, grey and thin lines differ from each other a
     third as much as screens with red buttons, and want 0.05."""
 
-    def shape(self) -> "Shape":
+    def shape(self) -> Shape:
         """The same as the policy room's dataclass."""
         return Shape(
             hidden=self.hidden,
@@ -187,7 +189,7 @@ class ToolSettings:
     at_most_ms: Natural = 1000
     """A page that never rests is shown after this."""
 
-    def config(self) -> "ToolConfig":
+    def config(self) -> ToolConfig:
         """As the tool takes it."""
         return ToolConfig(
             actions=self.actions or ACTIONS,

@@ -6,6 +6,8 @@ Data model: `SftRecipe` = which policy, how it is asked (`ask`), what it is show
 name starts with `sft-` is one of these, and `cua-lab run` does not list it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

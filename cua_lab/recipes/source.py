@@ -5,6 +5,8 @@ item of a list goes by its own `name`, as in `stages.click.grpo`). Invariant: no
 and whatever is in a file, reading it ends soon, in plain values or in one line that says why not.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -158,7 +160,7 @@ class Override:
     value: Any
 
     @classmethod
-    def parse(cls, text: str, *, example: str) -> "Override":
+    def parse(cls, text: str, *, example: str) -> Override:
         path, equals, value = text.partition("=")
         keys = tuple(path.strip().split("."))
         if not equals or not all(keys):

@@ -1,5 +1,7 @@
 """Who samples for a stage, as the recipe says: the engine in this process, or a server outside."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ AnyEngine = Engine | OutsideEngine
 AnyWorker = Worker | UrlWorker
 
 
-def open_engine(setup: StageContext, policy: "Policy", pushes: Path) -> tuple[AnyEngine, AnyWorker]:
+def open_engine(setup: StageContext, policy: Policy, pushes: Path) -> tuple[AnyEngine, AnyWorker]:
     """The engine with its worker; `pushes` is where a server outside reads its weights."""
     settings, run, agent = setup.recipe.engine, setup.recipe.run, setup.stage.agent
     shared: dict[str, Any] = {

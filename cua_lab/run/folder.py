@@ -16,6 +16,8 @@ renamed into it (`cua_lab.files`), so an interrupted run never leaves half a fil
 deleted that is not a run's, and nothing while another process runs here.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import unicodedata
@@ -53,7 +55,7 @@ class RunFolder:
     """The descriptor that holds the folder's lock; a child that writes here is given it."""
 
     @classmethod
-    def create(cls, path: Path, *, resume: bool, overwrite: bool = False) -> "RunFolder":
+    def create(cls, path: Path, *, resume: bool, overwrite: bool = False) -> RunFolder:
         """A folder to run in; one that holds a run is never written over by accident."""
         folder = cls(path, resume=resume, overwrite=overwrite)
         folder._check()
@@ -61,7 +63,7 @@ class RunFolder:
         return folder
 
     @contextmanager
-    def begin(self) -> Iterator["RunFolder"]:
+    def begin(self) -> Iterator[RunFolder]:
         """Hold the folder for a run: alone in it, and without what a new run must not meet."""
         with locked(self.path) as handle:
             self._check()

@@ -4,6 +4,8 @@ Invariant: one graded episode starts the count of steps anew; an evaluation with
 once, since before and after stand on it alone.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -6,6 +6,8 @@
 alike. Invariant: cancelling it at any point leaves a folder that `resume=True` goes on from.
 """
 
+from __future__ import annotations
+
 import platform
 from collections.abc import Sequence
 from contextlib import suppress

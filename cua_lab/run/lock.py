@@ -4,6 +4,8 @@ Invariant: the lock is the kernel's (flock), so it ends with the process that ho
 ends; a child that is given the descriptor keeps it until it is gone as well.
 """
 
+from __future__ import annotations
+
 import fcntl
 import os
 import time

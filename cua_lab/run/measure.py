@@ -7,6 +7,8 @@ Invariant: every figure names how many episodes or calls it stands on, failed ep
 of them, and the words say only what the figures beside them show.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

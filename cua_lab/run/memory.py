@@ -1,5 +1,7 @@
 """How much memory a run held; one place knows in which unit the system counts."""
 
+from __future__ import annotations
+
 import resource
 import sys
 

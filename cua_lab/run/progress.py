@@ -7,6 +7,8 @@ twice. A checkpoint carries the same record: where the two disagree, because the
 between them or the newest checkpoint is damaged, the checkpoint that is loaded is right.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
@@ -48,7 +50,7 @@ class StageProgress:
         }
 
     @classmethod
-    def read(cls, record: dict[str, Any]) -> "StageProgress":
+    def read(cls, record: dict[str, Any]) -> StageProgress:
         return cls(
             warm=record["warm"],
             step=record["step"],
@@ -101,7 +103,7 @@ class Progress:
             folder.write_json(FILE, {**self.saved, "seconds": seconds})
 
     @classmethod
-    def load(cls, folder: RunFolder) -> "Progress":
+    def load(cls, folder: RunFolder) -> Progress:
         """What an earlier session left; a new one where it left nothing."""
         path = folder.path / FILE
         if not path.exists():
@@ -113,7 +115,7 @@ class Progress:
         return cls.read(record, path)
 
     @classmethod
-    def read(cls, record: Any, where: Path) -> "Progress":
+    def read(cls, record: Any, where: Path) -> Progress:
         """From its record, in `progress.json` or in a checkpoint."""
         try:
             check_format(record, where)

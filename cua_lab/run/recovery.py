@@ -5,6 +5,8 @@ and record files are what they were together at one moment of an uninterrupted r
 gives the same bits and counts nothing twice.
 """
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

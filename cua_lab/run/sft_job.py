@@ -10,6 +10,8 @@ Invariant: `model/` is there exactly when the training has ended; a run that was
 goes on from its last checkpoint with the same bits.
 """
 
+from __future__ import annotations
+
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -63,7 +65,7 @@ def run_sft(
     folder: RunFolder,
     *,
     root: Path | None = None,
-    on_step: "Callable[[SftMetrics], None] | None" = None,
+    on_step: Callable[[SftMetrics], None] | None = None,
 ) -> dict[str, Any]:
     """Train, or go on; returns the summary that it wrote. `root`: where the screenshots are."""
     import torch
@@ -79,11 +81,11 @@ def _train(
     recipe: SftRecipe,
     file: Path,
     folder: RunFolder,
-    trainer: "Finetune",
+    trainer: Finetune,
     asking: PromptFormat,
-    adapter: "Adapter | None",
+    adapter: Adapter | None,
     started: float,
-    on_step: "Callable[[SftMetrics], None] | None",
+    on_step: Callable[[SftMetrics], None] | None,
 ) -> dict[str, Any]:
     saved = latest_checkpoint(folder.checkpoints)
     if saved is not None:
@@ -143,7 +145,7 @@ def _interrupts() -> Iterator[threading.Event]:
 
 def prepare(
     recipe: SftRecipe, file: Path, *, root: Path | None = None
-) -> "tuple[Finetune, PromptFormat, Adapter | None]":
+) -> tuple[Finetune, PromptFormat, Adapter | None]:
     """Everything a recipe names, checked: all mistakes before any work."""
     import torch
 
@@ -178,12 +180,12 @@ def prepare(
 
 
 def export(
-    policy: "Policy",
+    policy: Policy,
     asking: PromptFormat,
     folder: Path,
-    adapter: "Adapter | None",
+    adapter: Adapter | None,
     *,
-    probe: "Callable[[], Tensor] | None" = None,
+    probe: Callable[[], Tensor] | None = None,
 ) -> Path:
     """Write `model/`: merged, beside its place and renamed into it.
 
@@ -201,7 +203,7 @@ def export(
     return folder / "model"
 
 
-def _asking(policy: "Policy | None", settings: AskSettings) -> PromptFormat:
+def _asking(policy: Policy | None, settings: AskSettings) -> PromptFormat:
     prompts = {"long": SYSTEM_PROMPT, "short": SHORT_SYSTEM_PROMPT, "none": None}
     system = prompts[settings.system]
     if policy is not None:
@@ -209,7 +211,7 @@ def _asking(policy: "Policy | None", settings: AskSettings) -> PromptFormat:
     return PromptFormat(system=system, actions=settings.actions or ACTIONS)
 
 
-def _values(metrics: "SftMetrics") -> dict[str, Any]:
+def _values(metrics: SftMetrics) -> dict[str, Any]:
     return {
         "loss": metrics.loss,
         "held_out_loss": metrics.check,
@@ -219,12 +221,12 @@ def _values(metrics: "SftMetrics") -> dict[str, Any]:
     }
 
 
-def _record(recipe: SftRecipe, metrics: "SftMetrics") -> dict[str, Any]:
+def _record(recipe: SftRecipe, metrics: SftMetrics) -> dict[str, Any]:
     """As the main job records its warm-up, so that a report reads both."""
     return {"stage": recipe.name, "task": "sft", "phase": "sft", "step": metrics.step}
 
 
-def _summary(recipe: SftRecipe, trainer: "Finetune", file: Path, seconds: float) -> dict[str, Any]:
+def _summary(recipe: SftRecipe, trainer: Finetune, file: Path, seconds: float) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "recipe": recipe.name,

@@ -7,6 +7,8 @@ run which was stopped anywhere goes on from there. Invariant: what a stage write
 `metrics.jsonl` and `episodes.jsonl` is a function of recipe and seed; times go to `timings.jsonl`.
 """
 
+from __future__ import annotations
+
 import asyncio
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -73,16 +75,16 @@ class StageRun:
     setup: StageContext
     folder: RunFolder
     progress: Progress
-    policy: "Policy"
-    engine: "AnyEngine"
-    worker: "AnyWorker"
-    codec: "TableCodec"
-    demonstrator: "Demonstrator"
+    policy: Policy
+    engine: AnyEngine
+    worker: AnyWorker
+    codec: TableCodec
+    demonstrator: Demonstrator
     seen: list[tuple[bytes, ...]] = field(default_factory=list)
     """Screenshots of the last evaluation's episodes."""
 
     @classmethod
-    def open(cls, setup: StageContext, folder: RunFolder, progress: Progress) -> "StageRun":
+    def open(cls, setup: StageContext, folder: RunFolder, progress: Progress) -> StageRun:
         """Build the stage's policy and engine, from its warm-up where there is one."""
         state = progress.stage(setup.stage.name)
         demonstrator = demonstrator_of(setup)
@@ -209,7 +211,7 @@ class StageRun:
             self._checkpoint(trainer)
 
     async def _grpo_step(
-        self, trainer: "GRPOTrainer", step: int, graded: GradedSteps
+        self, trainer: GRPOTrainer, step: int, graded: GradedSteps
     ) -> dict[str, str]:
         started = perf_counter()
         episodes = await self._play(self.setup.training_plans(step))
@@ -240,7 +242,7 @@ class StageRun:
         valid = "?" if seen.valid_tool_calls is None else f"{seen.valid_tool_calls.mean:.2f}"
         return {"reward": f"{metrics.reward_mean:.3f}", "valid": valid}
 
-    def _judged(self, episodes: list[Episode], made: "Sequence[Sequence[Sample]]") -> list[Episode]:
+    def _judged(self, episodes: list[Episode], made: Sequence[Sequence[Sample]]) -> list[Episode]:
         """The episodes for the records: one that training wrote off is a failed one."""
         judged = [
             as_failed(episode, parts[0].reason) if parts[0].status == "failed" else episode
@@ -249,7 +251,7 @@ class StageRun:
         self.tally.correct_episodes(episodes, judged)
         return judged
 
-    def samples(self, episode: Episode) -> "list[Sample]":
+    def samples(self, episode: Episode) -> list[Sample]:
         """What training gets of an episode; a failed one becomes its write-off."""
         return episode_samples(
             episode,
@@ -259,7 +261,7 @@ class StageRun:
             after_rewrite=self.setup.stage.agent.after_rewrite,
         )
 
-    def _save_viewer(self, episodes: Sequence[Episode], samples: "Sequence[Sample]") -> None:
+    def _save_viewer(self, episodes: Sequence[Episode], samples: Sequence[Sample]) -> None:
         """The best and the worst of the last step's first group, token by token."""
         advantages = advantages_of(samples, self.setup.stage.grpo).values
         group = [i for i, s in enumerate(samples) if s.group == samples[0].group and s.counts]
@@ -434,7 +436,7 @@ class StageRun:
     def _checkpoints(self) -> Path:
         return self.folder.checkpoints / self.setup.stage.name
 
-    def _checkpoint(self, trainer: "GRPOTrainer") -> None:
+    def _checkpoint(self, trainer: GRPOTrainer) -> None:
         self.state.step = trainer.state.step
         save_checkpoint(
             self._checkpoints,
@@ -445,7 +447,7 @@ class StageRun:
         )
         self._save()
 
-    def _asking(self) -> "PromptFormat":
+    def _asking(self) -> PromptFormat:
         """How the policy is asked, for whoever evaluates or serves a checkpoint."""
         config = self.setup.config
         return asking_of(
@@ -507,14 +509,14 @@ def episode_row(
     )
 
 
-def _due(step: int, sft: "SftSettings") -> bool:
+def _due(step: int, sft: SftSettings) -> bool:
     """Whether the warm-up looks after this step if it is time to stop."""
     if sft.stop_at is None or step < sft.check_from:
         return False
     return step % sft.check_every == 0 or step == sft.steps
 
 
-def _reward(samples: "Sequence[Sample]") -> Callable[[int], float]:
+def _reward(samples: Sequence[Sample]) -> Callable[[int], float]:
     """The reward of a sample by its index; only samples that count are asked."""
     return lambda index: samples[index].reward or 0.0
 

@@ -3,6 +3,8 @@
 Invariant: whatever a recipe gets wrong about its tasks is found here, before anything is trained.
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ from cua_lab.serving.sampling_request import sampling_request
 from cua_lab.tasks import with_args
 
 if TYPE_CHECKING:
-    from hud.eval import Task
+    from hud.eval import Provider, Task
 
     from cua_lab.demonstrators.demos import Demonstrator
     from cua_lab.policy.policy import Policy
@@ -51,8 +53,8 @@ class StageContext:
     stage: Stage
     variants: tuple[Variant, ...]
     """Dealt in turn; one, where the recipe varies nothing."""
-    config: "LabAgentConfig"
-    runtime: Any
+    config: LabAgentConfig
+    runtime: Provider
     """A HUD runtime provider."""
     package: EnvPackage
 
@@ -60,7 +62,7 @@ class StageContext:
     def seed(self) -> int:
         return self.recipe.run.seed
 
-    def task(self, seed: int, turn: int = 0) -> "Task":
+    def task(self, seed: int, turn: int = 0) -> Task:
         """One start state, of the variant whose turn it is."""
         from hud.eval import Task
 
@@ -173,7 +175,7 @@ def _variants(package: EnvPackage, stage: Stage) -> tuple[Variant, ...]:
             )
             for value in values
         )
-    size = {name: fixed[name] for name in ("width", "height") if name in fixed}
+    size: dict[str, Any] = {name: fixed[name] for name in ("width", "height") if name in fixed}
     return (
         Variant(template, fixed, template),
         *(
@@ -204,7 +206,7 @@ def _template_args(
     return {**defaults, **with_args(template(), args)}
 
 
-def scene_of(setup: StageContext) -> "PromptContext":
+def scene_of(setup: StageContext) -> PromptContext:
     """What the agent says around every conversation, for the demonstrations."""
     args = setup.variants[0].args
     size = (args["width"], args["height"])
@@ -215,11 +217,11 @@ def scene_of(setup: StageContext) -> "PromptContext":
     )
 
 
-def demonstrator_of(setup: StageContext) -> "Demonstrator":
+def demonstrator_of(setup: StageContext) -> Demonstrator:
     """The scripted player of the stage's task; of several variants, each in turn."""
     stage = setup.stage
     players = players_of(setup.package)
-    each = [
+    each: list[Demonstrator] = [
         players.demonstrator(
             variant.template,
             scene_of(setup),
@@ -239,7 +241,7 @@ def demonstrator_of(setup: StageContext) -> "Demonstrator":
     return lambda index: each[index % len(each)](index // len(each))
 
 
-def new_policy(setup: StageContext, demonstrator: "Demonstrator") -> "Policy":
+def new_policy(setup: StageContext, demonstrator: Demonstrator) -> Policy:
     """The policy before the warm-up: a checkpoint, or a small one with random weights."""
     settings = setup.stage.policy
     if settings.checkpoint is not None:

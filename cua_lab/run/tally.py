@@ -4,6 +4,8 @@ Invariant: a tally is plain data; it travels through `progress.json`, so a resum
 sums of the whole run.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Iterable

@@ -7,6 +7,8 @@ a mean with its standard error for rewards. Invariant: a failed episode (dead sc
 request) is counted as `failed` and enters no rate.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import logging
@@ -33,7 +35,7 @@ from cua_lab.viz.filmstrip import filmstrip
 from cua_lab.viz.page import page_of
 
 if TYPE_CHECKING:
-    from hud.eval import Task
+    from hud.eval import Provider, Task
 
     from cua_lab.computer.config import ToolConfig
     from cua_lab.play.agent import LabAgentConfig
@@ -71,7 +73,7 @@ class TaskReport:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able record, one entry an episode included; screenshots stay out."""
-        return to_json(
+        record: dict[str, Any] = to_json(
             {
                 "overall": asdict(self.overall),
                 "by_task": {name: asdict(result) for name, result in self.by_task.items()},
@@ -89,6 +91,7 @@ class TaskReport:
                 ],
             }
         )
+        return record
 
     def to_html(self, title: str = "Tasks") -> str:
         """A self-contained page: the rates, then film strips."""
@@ -183,7 +186,7 @@ def evaluation_plans(
     ]
 
 
-def _chosen(package: EnvPackage, names: Sequence[str] | None, split: str | None) -> list["Task"]:
+def _chosen(package: EnvPackage, names: Sequence[str] | None, split: str | None) -> list[Task]:
     """The tasks that are meant: a name is looked up in the split, or in all that there is."""
     tasks = list(package.tasks)
     if split is not None:
@@ -208,16 +211,16 @@ def concurrency_for(package: EnvPackage, asked: int | None) -> int:
     return asked
 
 
-def tool_config_for(package: EnvPackage, config: "ToolConfig") -> "ToolConfig":
+def tool_config_for(package: EnvPackage, config: ToolConfig) -> ToolConfig:
     """The policy's tool on the package's screens: on a real one it waits until nothing moves."""
     return replace(config, **package.tool)
 
 
 async def play_with_policy(
-    policy: "Policy",
+    policy: Policy,
     plans: Sequence[Plan],
-    config: "LabAgentConfig",
-    runtime: Any,
+    config: LabAgentConfig,
+    runtime: Provider,
     *,
     concurrency: int = 32,
     threads: int = 1,
@@ -235,8 +238,8 @@ async def play_with_policy(
 async def play_with_server(
     base_url: str,
     plans: Sequence[Plan],
-    config: "LabAgentConfig",
-    runtime: Any,
+    config: LabAgentConfig,
+    runtime: Provider,
     *,
     key: str | None = None,
     concurrency: int = 8,

@@ -8,6 +8,8 @@ times. A child that fails leaves nothing: the parent does that warm-up itself, a
 It ends with its parent, however that ends.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import os
@@ -38,7 +40,7 @@ class WarmupProcess:
         self._folder = folder
         self._child: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> "WarmupProcess":
+    def __enter__(self) -> WarmupProcess:
         return self
 
     def __exit__(self, *exc: object) -> None:

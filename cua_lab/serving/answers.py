@@ -6,6 +6,8 @@ there, with the policy's mistake in none of the statistics. Invariant: an ordina
 it is; of another one the call stays a call, which the tool or HUD's own check then refuses.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from typing import Any

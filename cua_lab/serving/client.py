@@ -7,6 +7,8 @@ client: 4.5 of the 13.5 CPU-ms of a one-turn episode on the embedded desktop (hu
 Invariant: an answer other than 200 raises with the server's words; nothing is retried.
 """
 
+from __future__ import annotations
+
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +35,7 @@ class ChatClient:
 
     async def create(
         self, *, extra_body: dict[str, Any] | None = None, **body: Any
-    ) -> "ChatCompletion":
+    ) -> ChatCompletion:
         """POST one request; `extra_body` joins the body, as in the SDK."""
         from openai.types.chat import ChatCompletion
 

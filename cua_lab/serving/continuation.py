@@ -10,11 +10,14 @@ prefix; every id is within the vocabulary (one beyond it ends an sglang server);
 the server reports starts with the ids on record.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cua_lab.errors import LabError
+from cua_lab.policy.protocols import Tokenizer
 from cua_lab.policy.spelling import encode_marked
 from cua_lab.policy.template import marked_text
 from cua_lab.serving.dialects import MissingTokenIds
@@ -61,7 +64,7 @@ class Renderer(Protocol):
 class TemplateRenderer:
     """By a Hugging Face tokenizer with a chat template."""
 
-    tokenizer: Any
+    tokenizer: Tokenizer
 
     def text(self, messages: Sequence[Message], tools: Sequence[Any] | None, *, ask: bool) -> str:
         listed = [dict(message) for message in messages]

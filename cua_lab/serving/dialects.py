@@ -12,6 +12,8 @@ Every function here is pure; where the ids are missing it raises and nothing is 
 | vLLM | top level | `choice.token_ids` | `choice.logprobs.content` |
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -6,6 +6,8 @@ For lessons and tests that need an address where a router would be; `cua-lab ser
 for people. Invariant: when the block starts the app answers, when it ends the port is free.
 """
 
+from __future__ import annotations
+
 import contextlib
 import socket
 import threading

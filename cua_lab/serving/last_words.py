@@ -4,6 +4,8 @@ A dying vLLM prints its cause, then a traceback that refers to it, then a hundre
 objects. Invariant: the answer is part of the log, at most `LINES` lines of `WIDTH` characters.
 """
 
+from __future__ import annotations
+
 import re
 
 LINES, WIDTH = 6, 400

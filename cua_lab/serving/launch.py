@@ -7,6 +7,8 @@ stopped with everything it started.
 Invariant: an environment that was not made to its end is never used; it is made again.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
@@ -244,7 +246,7 @@ class EngineProcess:
     kind: EngineKind
     url: str
     """Ends before `/v1`."""
-    process: "subprocess.Popen[bytes]"
+    process: subprocess.Popen[bytes]
     log: Path
     model: str = ""
     """The name to ask for, as `/v1/models` lists it; empty: whatever the engine calls it."""
@@ -370,7 +372,7 @@ def launched(
 
 def _start(
     command: list[str], environment: Mapping[str, str], log: Path
-) -> "subprocess.Popen[bytes]":
+) -> subprocess.Popen[bytes]:
     with log.open("wb") as output:
         return subprocess.Popen(
             command,

@@ -12,6 +12,8 @@ Invariant: when `update_weights` returns, the server answers with the new weight
 cached from the old ones; otherwise it raises and says which step failed and what the server serves.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Mapping
 from pathlib import Path

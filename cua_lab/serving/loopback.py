@@ -4,6 +4,8 @@
 here asks a proxy for an address of this machine; a proxy that cannot be used is one clear error.
 """
 
+from __future__ import annotations
+
 import ipaddress
 import socket
 import urllib.request
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     import httpx
 
 
-def is_loopback(url: "str | httpx.URL") -> bool:
+def is_loopback(url: str | httpx.URL) -> bool:
     """Whether a URL is an address of this machine."""
     host = urlsplit(str(url)).hostname or ""
     if host == "localhost" or host.endswith(".localhost"):
@@ -37,7 +39,7 @@ def proxy_for(url: str) -> str | None:
     return proxies.get(parsed.scheme) or proxies.get("all")
 
 
-def open_transport(url: str) -> "httpx.AsyncHTTPTransport":
+def open_transport(url: str) -> httpx.AsyncHTTPTransport:
     """A transport to a server, through the environment's proxy where the server is elsewhere."""
     import httpx
 

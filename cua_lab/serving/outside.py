@@ -8,6 +8,8 @@ the policy into a folder of its own and has the server take it over. Invariant: 
 older ones. A server that was launched here and died is started again with the newest weights.
 """
 
+from __future__ import annotations
+
 import shutil
 import time
 from collections.abc import Callable
@@ -35,7 +37,7 @@ class OutsideEngine:
 
     def __init__(
         self,
-        policy: "Policy",
+        policy: Policy,
         kind: Dialect,
         folder: Path,
         *,

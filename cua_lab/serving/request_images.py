@@ -4,6 +4,8 @@ Invariant: all of them in the order of the prompt, or `None` where one cannot be
 that only the server reads); a guess would put another screenshot's pixels into training.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 from collections.abc import Iterator, Sequence

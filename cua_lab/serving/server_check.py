@@ -4,6 +4,8 @@ Invariant: `check_server` returns for an OpenAI-compatible server that knows the
 one `LabError` of one line for every other: dead, without `/v1`, not JSON, locked, another model.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import httpx

@@ -7,6 +7,8 @@
 either yields exact ids or raises.
 """
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Sequence

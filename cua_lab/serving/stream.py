@@ -5,6 +5,8 @@ string, and everything from an opening tool-call tag on, which is parsed when th
 and sent as one delta.
 """
 
+from __future__ import annotations
+
 import asyncio
 import time
 import uuid

@@ -6,6 +6,8 @@ the text before it and the calls that parse are kept, so a malformed or truncate
 empty message. The ids are always right, which is why training reads ids and never this.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Collection

@@ -3,6 +3,8 @@
 The dialect is sglang's: fields and error texts are those of recorded sglang 0.5.23 answers.
 """
 
+from __future__ import annotations
+
 import json
 from dataclasses import dataclass
 from typing import Any

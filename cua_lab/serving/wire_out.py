@@ -3,6 +3,8 @@
 Invariant: ids, log-probabilities and triples of one output come from the same arrays, in order.
 """
 
+from __future__ import annotations
+
 import hashlib
 import time
 from collections.abc import Sequence

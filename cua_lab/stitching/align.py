@@ -8,6 +8,8 @@ the intervals of two places meet, the renderings are in step.
 Invariant: outside the regions the ids are the same, and no region starts or ends with one id twice.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass

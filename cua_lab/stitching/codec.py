@@ -5,13 +5,16 @@ every other id, `<tool_call>` included, is its bytes. Bytes and not text: halves
 character all decode to U+FFFD, and `skip_special_tokens` hides what it skips.
 """
 
+from __future__ import annotations
+
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from cua_lab.errors import LabError
+from cua_lab.policy.protocols import Tokenizer
 
 QWEN_CONTROL = {
     151643: "<|endoftext|>",
@@ -93,7 +96,7 @@ class TableCodec:
         )
 
 
-def codec_from_tokenizer(tokenizer: Any, *, image_pad: str = "<|image_pad|>") -> TableCodec:
+def codec_from_tokenizer(tokenizer: Tokenizer, *, image_pad: str = "<|image_pad|>") -> TableCodec:
     """From a Hugging Face fast tokenizer with a byte-level BPE, its added tokens included."""
     added = tokenizer.added_tokens_decoder
     control = {i: str(token.content) for i, token in added.items() if token.special}

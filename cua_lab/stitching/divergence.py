@@ -6,6 +6,8 @@
 nothing after it is compared.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -8,6 +8,8 @@ image tokens as its screenshot has visual tokens by the processor's own grid; an
 and names the image, both counts and both sizes.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -8,6 +8,8 @@ Invariant: after each `add_output` the ids are exactly the last prompt and its o
 log-probabilities and segments are of the same length and say where each id came from.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Literal

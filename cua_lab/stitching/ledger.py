@@ -4,6 +4,8 @@ Invariant: sampled = trained + masked + resynced + dropped, checked where a ledg
 token cannot get lost without a reason.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +34,7 @@ class TokenLedger:
                 f" {self.as_dict()}"
             )
 
-    def __add__(self, other: "TokenLedger") -> "TokenLedger":
+    def __add__(self, other: TokenLedger) -> TokenLedger:
         return TokenLedger(
             self.sampled + other.sampled,
             self.trained + other.trained,

@@ -4,6 +4,8 @@ Packed ids are int32 in a row, so a prefix of 16,000 ids is compared in microsec
 would take a millisecond.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from cua_lab.stitching.turn import Turn, pack

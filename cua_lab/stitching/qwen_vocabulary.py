@@ -6,6 +6,8 @@ again. Invariant: the ids of a text hold exactly its bytes, control names and ca
 ids. For lessons and tests; a server's own tokenizer is faster.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib.util
 from itertools import pairwise

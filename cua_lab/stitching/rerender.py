@@ -8,6 +8,8 @@ Benign is white space outside JSON strings, unless it joins or parts two words, 
 another way with equal values. Texts are bytes; a call is what stands between `<tool_call>` tags.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import re

@@ -21,6 +21,8 @@ sequence. Invariant: after `resync` the columns describe exactly the prompt's id
 that it returns.
 """
 
+from __future__ import annotations
+
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence

@@ -9,6 +9,8 @@ An episode that broke into several sequences becomes several samples with one re
 episode. Statistics over a group count each episode once: those samples with `counts`.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -14,6 +14,8 @@ Cost per turn: one memcmp of the prompt with the last one, and work for the new 
 output.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Literal
 

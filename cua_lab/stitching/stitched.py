@@ -6,6 +6,8 @@ agree; the segments tile the ids; exactly the masked-in positions have a finite 
 others NaN; the mask's sum is what the ledger counts as trained.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, field
 from itertools import compress

@@ -5,6 +5,8 @@ every sequence at its second turn. Invariant: a conversation passes if and only 
 its answer, is a prefix of the next prompt.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

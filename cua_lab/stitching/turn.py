@@ -3,6 +3,8 @@
 Invariant: where log-probabilities are present there is exactly one for each output id.
 """
 
+from __future__ import annotations
+
 import hashlib
 from array import array
 from dataclasses import dataclass, field

@@ -12,6 +12,8 @@ and n, and its rows carry NaN ("no advantage"), never 0; a group in which all re
 yields exactly 0.0 and is counted.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

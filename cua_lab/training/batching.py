@@ -7,6 +7,8 @@ every row with a policy token is in exactly one micro-batch, and the plan depend
 the lengths and the order of the samples.
 """
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -60,7 +62,7 @@ def minibatches(episodes: Sequence[Hashable], count: int) -> tuple[tuple[int, ..
 
 
 def micro_batches(
-    policy: Policy, samples: Sequence["Sample"], rows: Sequence[int], *, budget: int
+    policy: Policy, samples: Sequence[Sample], rows: Sequence[int], *, budget: int
 ) -> tuple[MicroBatch, ...]:
     """The micro-batches of these rows; rows without a policy token are left out."""
     kept = [row for row in rows if sum(samples[row].stitched.loss_mask)]
@@ -70,7 +72,7 @@ def micro_batches(
     )
 
 
-def _micro_batch(policy: Policy, samples: Sequence["Sample"], rows: tuple[int, ...]) -> MicroBatch:
+def _micro_batch(policy: Policy, samples: Sequence[Sample], rows: tuple[int, ...]) -> MicroBatch:
     chosen = [samples[row] for row in rows]
     batch = collate(
         policy,

@@ -9,6 +9,8 @@ Invariants: a checkpoint is written beside its place, flushed to disk and rename
 is pickled; going on from a checkpoint gives the same bits as never having stopped.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import re
@@ -33,7 +35,7 @@ NAME = re.compile(r"step-(\d{6,})")
 class Trainer(Protocol):
     """Whoever trains a policy: by GRPO or by SFT."""
 
-    policy: "Policy"
+    policy: Policy
     optimizer: Any
     """torch.optim.AdamW over the parameters that learn."""
     state: Any

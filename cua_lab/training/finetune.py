@@ -12,6 +12,8 @@ templates that it knows to the byte. So the loop is a plain one over this packag
 scores; the parts that are right are used as they are: peft, torch, transformers.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 import time
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cua_lab.errors import LabError
+from cua_lab.policy.protocols import Network
 from cua_lab.policy.scoring import Batch, collate, score
 from cua_lab.recipes.sft_recipe import ModelSettings, TrainSettings
 from cua_lab.training.sft_data import SftDataset, batches
@@ -75,7 +78,7 @@ class Finetune:
 
     def __init__(
         self,
-        policy: "Policy",
+        policy: Policy,
         data: SftDataset,
         settings: TrainSettings,
         *,
@@ -197,7 +200,7 @@ def rate_at(step: int, steps: int, settings: TrainSettings) -> float:
     return settings.lr * (settings.final_lr + (1 - settings.final_lr) * falling)
 
 
-def make_optimizer(policy: "Policy", settings: TrainSettings) -> torch.optim.AdamW:
+def make_optimizer(policy: Policy, settings: TrainSettings) -> torch.optim.AdamW:
     """AdamW on what learns; only matrices decay."""
     parameters = _learning(policy)
     groups = [
@@ -212,7 +215,7 @@ def make_optimizer(policy: "Policy", settings: TrainSettings) -> torch.optim.Ada
     )
 
 
-def save_memory(model: Any) -> None:
+def save_memory(model: Network) -> None:
     """Checkpoint activations; transformers 5.24 calls it by another name than 5.20."""
     enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
     enable({"use_reentrant": False})  # re-entrant ones need inputs with a gradient
@@ -229,7 +232,7 @@ def on_device(batch: Batch, device: str) -> Batch:
     )
 
 
-def _learning(policy: "Policy") -> list[torch.nn.Parameter]:
+def _learning(policy: Policy) -> list[torch.nn.Parameter]:
     return [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
 
 

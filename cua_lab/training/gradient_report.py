@@ -6,6 +6,8 @@ the policy loss as one vector, with ratio, push and entropy of every masked-in t
 policy is left as it was.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,18 +64,18 @@ class GradientReport:
         """How many carry loss."""
         return sum(map(len, self.ratios))
 
-    def cosine(self, other: "GradientReport") -> float:
+    def cosine(self, other: GradientReport) -> float:
         """1: the same direction; 0: at right angles; NaN where one of them is zero."""
         mine, theirs = self.gradient.double(), other.gradient.double()
         lengths = float(mine.norm() * theirs.norm())
         return float(mine @ theirs) / lengths if lengths else math.nan
 
-    def length(self, other: "GradientReport") -> float:
+    def length(self, other: GradientReport) -> float:
         """How long this gradient is, as a multiple of the other."""
         return float(self.gradient.norm() / other.gradient.norm())
 
 
-def row_of(sample: "Sample", advantage: float) -> LossInput:
+def row_of(sample: Sample, advantage: float) -> LossInput:
     """The row that training would make of a sample."""
     stitched = sample.stitched
     prompt = stitched.response_start
@@ -86,7 +88,7 @@ def row_of(sample: "Sample", advantage: float) -> LossInput:
 
 
 def look(
-    policy: "Policy", rows: Sequence[LossInput], *, temperature: float = 1.0, **loss: Any
+    policy: Policy, rows: Sequence[LossInput], *, temperature: float = 1.0, **loss: Any
 ) -> GradientReport:
     """The gradient of `policy_loss` over the rows as one batch; `loss` are its options."""
     batch = collate(policy, [row.example for row in rows])
@@ -113,7 +115,7 @@ def look(
 
 
 def as_sampled(
-    policy: "Policy", rows: Sequence[LossInput], *, temperature: float = 1.0
+    policy: Policy, rows: Sequence[LossInput], *, temperature: float = 1.0
 ) -> list[LossInput]:
     """The same rows with the log-probabilities that this policy gives their tokens: what an engine
     that holds it would have recorded, had it sampled them."""

@@ -6,19 +6,22 @@ with the same tensor names as before, whose log-probabilities are those of the a
 rounding (1e-5 in float32), so any engine serves it; only a merged policy may be exported.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import share_like
+from cua_lab.policy.protocols import Network
 from cua_lab.policy.weights import check_fit
 from cua_lab.recipes.sft_recipe import LoraSettings
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from cua_lab.policy.policy import Policy
 
@@ -31,7 +34,7 @@ WEIGHTS = "adapter_model.safetensors"
 class Adapter:
     """Adapters on a policy's network."""
 
-    policy: "Policy"
+    policy: Policy
     peft_model: Any
     """peft.PeftModel around the policy's network."""
 
@@ -64,7 +67,7 @@ class Adapter:
         """Add the updates to the weights and take the adapters off; there is no way back."""
         self.peft_model.merge_and_unload()
 
-    def merge_checked(self, probe: "Callable[[], Tensor]") -> None:
+    def merge_checked(self, probe: Callable[[], Tensor]) -> None:
         """`merge`, with log-probabilities of one row taken before and after.
 
         They may differ by rounding: 1e-5 in float32; in bfloat16 the merged weights are rounded to
@@ -83,7 +86,7 @@ class Adapter:
             )
 
 
-def attach(policy: "Policy", settings: LoraSettings) -> Adapter:
+def attach(policy: Policy, settings: LoraSettings) -> Adapter:
     """Put fresh adapters on a policy; only they can learn from now on. They start as no change."""
     try:
         from peft import LoraConfig, get_peft_model
@@ -102,7 +105,7 @@ def attach(policy: "Policy", settings: LoraSettings) -> Adapter:
     try:
         with warnings.catch_warnings():  # peft asks transformers by a name that v6 drops
             warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
-            return Adapter(policy, get_peft_model(policy.model, config))
+            return Adapter(policy, get_peft_model(cast("nn.Module", policy.model), config))
     except ValueError as error:
         linear = sorted(
             {
@@ -117,7 +120,7 @@ def attach(policy: "Policy", settings: LoraSettings) -> Adapter:
         ) from error
 
 
-def _refuse_shared(model: Any, targets: tuple[str, ...]) -> None:
+def _refuse_shared(model: Network, targets: tuple[str, ...]) -> None:
     """An adapter on one of two tied layers would be merged into the matrix of both."""
     owners: dict[int, list[str]] = {}
     for name, module in _with_matrices(model):
@@ -133,7 +136,7 @@ def _refuse_shared(model: Any, targets: tuple[str, ...]) -> None:
             )
 
 
-def _with_matrices(model: Any) -> Iterator[tuple[str, Any]]:
+def _with_matrices(model: Network) -> Iterator[tuple[str, Any]]:
     for name, module in model.named_modules():
         if getattr(module, "weight", None) is not None:
             yield name, module

@@ -10,6 +10,8 @@ the losses of micro-batches gives the loss of the batch, whatever the split; no 
 position reaches the loss, the metrics or a gradient, not even NaN.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass

@@ -4,6 +4,8 @@ Invariant: everything but `seconds` is a function of the samples and the weights
 one seed write the same record; what was not measured is NaN, never 0.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -93,9 +95,9 @@ class Update:
 def step_metrics(
     *,
     step: int,
-    samples: Sequence["Sample"],
+    samples: Sequence[Sample],
     advantages: Advantages,
-    micros: Sequence["MicroBatch"],
+    micros: Sequence[MicroBatch],
     updates: Sequence[Update],
     gaps: Sequence[Tensor],
     seconds: float,

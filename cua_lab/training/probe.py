@@ -5,6 +5,8 @@ look that matters is the second one, with the screenshots dealt to other tasks: 
 falls to the rate of blind clicks (.06), one that learnt positions by heart does not.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Sequence
@@ -43,7 +45,7 @@ class Probe:
 
 
 def probe(
-    policy: "Policy",
+    policy: Policy,
     player: Demonstrator,
     *,
     count: int = 128,
@@ -75,7 +77,7 @@ def read_call(text: str, *, max_keys: int = 20) -> dict[str, Any] | None:
         return None
     config = ToolConfig(coordinate_space="0-1000", max_keys_per_call=max_keys)
     try:
-        arguments = json.loads(match.group(1))
+        arguments: dict[str, Any] = json.loads(match.group(1))
         parse_call(arguments, View((128, 128), space="0-1000"), config)
     except (json.JSONDecodeError, CallError):
         return None
@@ -104,7 +106,7 @@ def _with_screens(demos: Sequence[Demo], screens: Screens) -> list[Demo]:
     return [replace(demo, images=other.images) for demo, other in zip(demos, others, strict=True)]
 
 
-def _blank(image: "Image.Image") -> "Image.Image":
+def _blank(image: Image.Image) -> Image.Image:
     from PIL import Image
 
     return Image.new("RGB", image.size, "white")

@@ -6,6 +6,8 @@ coordinate space, or the call is refused with the row, what stood there and what
 value is clipped, swapped or guessed into place, because a reward that is silently wrong is learnt.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -184,7 +186,7 @@ def trajectory_reward(
         step_cost * one.steps + useless_cost * one.useless + repeat_cost * one.repeated
         for one in counts
     ]
-    return np.maximum(floor, -np.asarray(costs, dtype=float))
+    return np.asarray(np.maximum(floor, -np.asarray(costs, dtype=float)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -243,7 +245,7 @@ def _unit(name: str, values: ArrayLike, width: int, space: Space, size: Size | N
         f"in space {space!r}, 0 to {across:g} across and 0 to {down:g} down ({where});"
         " is it in another space?",
     )
-    return array / limit
+    return np.asarray(array / limit)
 
 
 def _check_corners(box: np.ndarray) -> None:

@@ -12,6 +12,8 @@ Invariant: the trained tokens are exactly what the assistant says, every call of
 its end token; a chat template that drops a call is refused, not trained on.
 """
 
+from __future__ import annotations
+
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -179,7 +181,7 @@ class SftDataset:
     """Rows ready to be learnt by one policy."""
 
     reader: ConversationReader
-    policy: "Policy"
+    policy: Policy
     _texts: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     """Ids and mask of rows met before, images not expanded: rendering is half of a row's cost."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -232,7 +234,7 @@ def centred(sample: GroundingSample) -> GroundingSample:
 
 
 def _masked(
-    policy: "Policy", messages: Sequence[Message], tools: Sequence[dict[str, Any]]
+    policy: Policy, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     masked = mask_assistant(policy.tokenizer, messages, tools)
     said = [message for message in messages if message["role"] == "assistant"]
@@ -284,7 +286,7 @@ def _from_easy_to_hard(
         yield [place[id(sample)] for sample in batch]
 
 
-def corpus_of_rows(reader: ConversationReader) -> "Corpus":
+def corpus_of_rows(reader: ConversationReader) -> Corpus:
     """The text that a new policy's tokenizer is trained on: the rows as they are rendered."""
     bare = train_tokenizer(Corpus(()))
     texts = []

@@ -4,6 +4,8 @@ A tracker takes numbers by name and step. Invariant: a key comes from a file nam
 goes into this process's environment, where the library reads it; it is in no recipe, log or record.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from pathlib import Path

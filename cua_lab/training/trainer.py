@@ -8,6 +8,8 @@ the ratio at that update is exactly 1; the denominators of the loss are those of
 minibatch, so the token budget changes memory and speed but not the result.
 """
 
+from __future__ import annotations
+
 import copy
 import dataclasses
 import math
@@ -93,7 +95,7 @@ class GRPOTrainer:
             fused=True,  # 1 ms an update instead of 6 for a small policy
         )
 
-    def step(self, samples: Sequence["Sample"]) -> StepMetrics:
+    def step(self, samples: Sequence[Sample]) -> StepMetrics:
         """One GRPO step over the episodes of one or more groups."""
         started = time.perf_counter()
         advantages = advantages_of(samples, self.settings)
@@ -122,7 +124,7 @@ class GRPOTrainer:
             seconds=time.perf_counter() - started,
         )
 
-    def _parts(self, samples: Sequence["Sample"]) -> list[tuple[MicroBatch, ...]]:
+    def _parts(self, samples: Sequence[Sample]) -> list[tuple[MicroBatch, ...]]:
         """One tuple of micro-batches per minibatch."""
         names = [(sample.group, sample.episode) for sample in samples]
         budget = self.settings.tokens_per_microbatch
@@ -135,7 +137,7 @@ class GRPOTrainer:
     def _update(
         self,
         part: tuple[MicroBatch, ...],
-        samples: Sequence["Sample"],
+        samples: Sequence[Sample],
         advantages: Advantages,
         fixed: dict[MicroBatch, _OldScores],
     ) -> Update:
@@ -188,7 +190,7 @@ class GRPOTrainer:
     def _weights(
         self,
         part: tuple[MicroBatch, ...],
-        samples: Sequence["Sample"],
+        samples: Sequence[Sample],
         advantages: Advantages,
     ) -> dict[int, float]:
         """The weight of each row, with the denominators of the whole minibatch."""
@@ -220,7 +222,7 @@ class GRPOTrainer:
             return score(policy, micro.batch, micro.where, temperature=self.temperature)
 
     def _score_before_updates(
-        self, micro: MicroBatch, scores: Scores, samples: Sequence["Sample"]
+        self, micro: MicroBatch, scores: Scores, samples: Sequence[Sample]
     ) -> _OldScores:
         """Old and reference log-probabilities, once engine and trainer are seen to agree."""
         old = scores.logprobs.detach()
@@ -234,7 +236,7 @@ class GRPOTrainer:
         return _OldScores(old, reference, gap[micro.comparable])
 
 
-def advantages_of(samples: Sequence["Sample"], settings: GrpoSettings) -> Advantages:
+def advantages_of(samples: Sequence[Sample], settings: GrpoSettings) -> Advantages:
     """One advantage per sample; the parts of a split episode count once."""
     return group_advantages(
         [sample.reward for sample in samples],
@@ -255,7 +257,7 @@ def _explain_gap(
     trainer: Tensor,
     gap: Tensor,
     worst: float,
-    samples: Sequence["Sample"],
+    samples: Sequence[Sample],
     settings: GrpoSettings,
 ) -> str:
     row, column = divmod(int(gap.nan_to_num(nan=math.inf).argmax()), gap.shape[1])
@@ -274,7 +276,7 @@ def _explain_gap(
     )
 
 
-def _displacement(sample: "Sample") -> str:
+def _displacement(sample: Sample) -> str:
     """What a later prompt changed in a sequence, for the message: one cause of a mismatch."""
     changed = [d for d in sample.stitched.divergences if d.kind != "rewrite"]
     if not changed:

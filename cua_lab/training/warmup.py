@@ -6,12 +6,14 @@ the mean cross-entropy over those tokens. Invariant: same policy, player, settin
 same weights, bit for bit.
 """
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -71,7 +73,7 @@ class SftMetrics:
     """What `check` said after this step; `None` where it was not asked."""
 
 
-def make_prompt(policy: "Policy", demo: Demo, turn: int = 0) -> Example:
+def make_prompt(policy: Policy, demo: Demo, turn: int = 0) -> Example:
     """What the policy sees before its answer number `turn` of a demo."""
     spoken = [i for i, m in enumerate(demo.messages) if m["role"] == "assistant"]
     messages = demo.messages[: spoken[turn]]
@@ -85,7 +87,7 @@ def make_prompt(policy: "Policy", demo: Demo, turn: int = 0) -> Example:
     return _with_images(policy, ids, demo.images[:shown])
 
 
-def make_example(policy: "Policy", demo: Demo) -> SftExample:
+def make_example(policy: Policy, demo: Demo) -> SftExample:
     """Render, tokenise and mask a demo."""
     ids = render(policy.tokenizer, demo.messages, demo.tools, add_generation_prompt=False)
     example = _with_images(policy, ids, demo.images)
@@ -93,13 +95,13 @@ def make_example(policy: "Policy", demo: Demo) -> SftExample:
     return SftExample(example, assistant_mask(policy, example.ids, turns))
 
 
-def _with_images(policy: "Policy", ids: list[int], images: Sequence["Image.Image"]) -> Example:
+def _with_images(policy: Policy, ids: list[int], images: Sequence[Image.Image]) -> Example:
     pixels, grids = policy.vision.patchify_all(images)
     counts = tokens_of(grids, policy.merge)
     return Example(expand_images(ids, counts, policy.image_token_id), pixels, grids)
 
 
-def assistant_mask(policy: "Policy", ids: Sequence[int], turns: int) -> np.ndarray:
+def assistant_mask(policy: Policy, ids: Sequence[int], turns: int) -> np.ndarray:
     """True from after each `<|im_start|>assistant\\n` up to and with its `<|im_end|>`, (T,)."""
     opening = encode(policy.tokenizer, "<|im_start|>assistant\n")
     end = encode(policy.tokenizer, "<|im_end|>")[0]
@@ -130,7 +132,7 @@ class SftSteps:
     """
 
     def __init__(
-        self, policy: "Policy", player: Demonstrator, settings: SftSettings, *, seed: int = 0
+        self, policy: Policy, player: Demonstrator, settings: SftSettings, *, seed: int = 0
     ) -> None:
         self._policy, self._player, self._settings = policy, player, settings
         self._seed, self._step, self._last = seed, 0, settings.steps
@@ -169,14 +171,14 @@ class SftSteps:
 
 
 def sft_steps(
-    policy: "Policy", player: Demonstrator, settings: SftSettings, *, seed: int = 0
+    policy: Policy, player: Demonstrator, settings: SftSettings, *, seed: int = 0
 ) -> SftSteps:
     """Train in place, one update for each value taken; the caller may stop at any."""
     return SftSteps(policy, player, settings, seed=seed)
 
 
 def sft(
-    policy: "Policy",
+    policy: Policy,
     player: Demonstrator,
     settings: SftSettings,
     *,
@@ -206,7 +208,7 @@ def sft(
     return history
 
 
-def make_optimizers(policy: "Policy", settings: SftSettings) -> tuple[torch.optim.Optimizer, ...]:
+def make_optimizers(policy: Policy, settings: SftSettings) -> tuple[torch.optim.Optimizer, ...]:
     """AdamW for everything, or Muon for the hidden matrices and AdamW for the rest.
 
     AdamW, fused: 1 ms a step instead of 6. A beta2 of .95 forgets the first, large gradients soon.
@@ -214,7 +216,11 @@ def make_optimizers(policy: "Policy", settings: SftSettings) -> tuple[torch.opti
     valid, against 92% with .999, and vision emerged 50 steps earlier.
     """
     parameters = [p for p in policy.model.parameters() if p.requires_grad]
-    hidden = hidden_matrices(policy.model) if settings.optimizer == "muon" else []
+    hidden = (
+        hidden_matrices(cast("torch.nn.Module", policy.model))
+        if settings.optimizer == "muon"
+        else []
+    )
     taken = set(map(id, hidden))
     adamw = torch.optim.AdamW(
         [p for p in parameters if id(p) not in taken],
@@ -250,7 +256,7 @@ def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 
 def sft_step(
-    policy: "Policy",
+    policy: Policy,
     optimizers: Sequence[torch.optim.Optimizer],
     batch: Sequence[SftExample],
     settings: SftSettings,
@@ -275,7 +281,7 @@ def sft_step(
     )
 
 
-def sft_loss(policy: "Policy", batch: Sequence[SftExample]) -> tuple[torch.Tensor, int]:
+def sft_loss(policy: Policy, batch: Sequence[SftExample]) -> tuple[torch.Tensor, int]:
     """Mean cross-entropy over the assistant's tokens, and how many there were."""
     inputs = collate(policy, [item.example for item in batch])
     where = torch.zeros_like(inputs.ids, dtype=torch.bool)  # (B, T)

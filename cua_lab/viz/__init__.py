@@ -5,6 +5,8 @@ figure or a page comes out. Nothing here changes what it shows. Importing this p
 neither matplotlib nor ipywidgets: the former waits inside the functions, the widget for its name.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from cua_lab.viz.curves import curves

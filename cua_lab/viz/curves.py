@@ -4,6 +4,8 @@ Invariant: a step that did not measure a quantity leaves a gap in its line, neve
 which nothing was measured says so.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -56,7 +58,7 @@ READS = Panel("Screens read", "share said without a mistake", lambda s: s.screen
 """Beside the others where a policy says what it sees."""
 
 
-def curves(run: Run | str | Path, *, title: str | None = None) -> "Figure":
+def curves(run: Run | str | Path, *, title: str | None = None) -> Figure:
     """Reward, success, valid calls, entropy, ratio and zero-variance groups over GRPO steps."""
     run = run if isinstance(run, Run) else read_run(run)
     with paper():
@@ -83,7 +85,7 @@ def series(
     return [s.step for s in steps], [math.nan if v is None else float(v) for v in measured]
 
 
-def _panel(axis: "Axes", panel: Panel, run: Run) -> None:
+def _panel(axis: Axes, panel: Panel, run: Run) -> None:
     any_measured = False
     for index, task in enumerate(run.tasks):
         steps = run.grpo(task)

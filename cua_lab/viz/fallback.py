@@ -9,6 +9,8 @@ Invariant: a copy stays small (screenshots are stored at twice the width at whic
 and says what it leaves out.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 

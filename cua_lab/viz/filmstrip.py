@@ -4,6 +4,8 @@ Invariant: nothing is scaled but by whole numbers or smoothly downwards, and the
 black on a white halo, so they show on any screen; the card is opaque, so it reads in a dark theme.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any

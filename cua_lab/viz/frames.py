@@ -4,6 +4,8 @@ Invariant: a point is a fraction of the screen, (0, 0) top left and (1, 1) botto
 frame can be drawn at any size whatever coordinate space the model speaks.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -54,7 +56,7 @@ class Frame:
         action: Mapping[str, Any] | None = None,
         *,
         coordinate_space: str = "0-1000",
-    ) -> "Frame":
+    ) -> Frame:
         """A frame from the arguments of a `computer` call, in the space the policy speaks."""
         action = action or {}
         keys = action.get("keys") or ()
@@ -63,7 +65,7 @@ class Frame:
         point = action_point(action, image.size, coordinate_space)
         return cls(image=image, point=point, keys=keys, label=action_label(action))
 
-    def thinking(self, thought: str, reading: str | None) -> "Frame":
+    def thinking(self, thought: str, reading: str | None) -> Frame:
         """The same with a thought, marked against what a right transcript says."""
         wrong = () if reading is None else Transcript(thought, reading).wrong
         return replace(

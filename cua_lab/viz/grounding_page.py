@@ -1,5 +1,7 @@
 """The grounding report as one self-contained page: bars with intervals, then the misses."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from cua_lab.viz.page import page_of
@@ -10,7 +12,7 @@ if TYPE_CHECKING:
 MOST_MISSES = 100
 
 
-def grounding_page(report: "GroundingReport", title: str = "Grounding") -> str:
+def grounding_page(report: GroundingReport, title: str = "Grounding") -> str:
     """The page's HTML."""
     missed = [outcome for outcome in report.outcomes if not outcome.hit]
     groups = (

@@ -4,6 +4,8 @@ Invariant: the advantages drawn are those of `cua_lab.training.advantages` for t
 failed member has neither reward nor advantage and is drawn as absent, not as zero.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 UP, DOWN = COLOURS[0], COLOURS[1]
 
 
-def group_view(group: Sequence[Any], *, scale: Scale = "std", title: str = "") -> "Figure":
+def group_view(group: Sequence[Any], *, scale: Scale = "std", title: str = "") -> Figure:
     """Rewards (above) and advantages (below) of one group's members.
 
     `group`: rewards (`None` for a failed member), or samples or episodes (`reward`, `status`).
@@ -45,7 +47,7 @@ def _reward(member: Any) -> float | None:
     return None if member.status == "failed" else member.reward
 
 
-def _rewards(axis: "Axes", rewards: Sequence[float | None], mean: float, std: float) -> None:
+def _rewards(axis: Axes, rewards: Sequence[float | None], mean: float, std: float) -> None:
     known = [(i, r) for i, r in enumerate(rewards) if r is not None]
     axis.plot([i for i, _ in known], [r for _, r in known], "o", color=INK, markersize=7)
     if known:
@@ -62,7 +64,7 @@ def _rewards(axis: "Axes", rewards: Sequence[float | None], mean: float, std: fl
     axis.set_ylabel("reward")
 
 
-def _advantages(axis: "Axes", values: Sequence[float], zero_variance: bool) -> None:
+def _advantages(axis: Axes, values: Sequence[float], zero_variance: bool) -> None:
     heights = [0.0 if math.isnan(value) else value for value in values]
     bars = axis.bar(range(len(values)), heights, width=0.62, edgecolor=INK, linewidth=0.8)
     for bar, value in zip(bars, values, strict=True):

@@ -5,6 +5,8 @@ by the hash of their exact text, pictures only as `data:`. So a page cannot phon
 an episode that looks like markup cannot run even if it were not escaped (it is).
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import json

@@ -24,6 +24,8 @@ Invariant: the five role counts sum to `total`, and `trained` is both the sum of
 length of every list in `values`.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol

@@ -4,6 +4,8 @@ else a `Figure`.
 Invariant: it belongs to nobody's pyplot, so it is drawn once, where it stands, and never leaks.
 """
 
+from __future__ import annotations
+
 import io
 from collections.abc import Iterator
 from typing import Any

@@ -4,6 +4,8 @@ Invariant: a row that cannot be drawn (no image, no JSON) is on the wall too, as
 says so: those are the rows one most wants to see.
 """
 
+from __future__ import annotations
+
 import os
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -36,7 +38,7 @@ def picture_wall(
     columns: int = 4,
     rows: int = 2,
     space: str | None = None,
-) -> "Figure":
+) -> Figure:
     """Up to `rows` rows of each kind. `space` is the file's, for rows that do not say."""
     good = list(accepted)[: columns * rows]
     bad = _spread(rejected, columns * rows)
@@ -64,7 +66,7 @@ def _spread(rejected: Sequence[Verdict], most: int) -> list[Verdict]:
     return [rejected[order] for _, order in sorted(keyed)[:most]]
 
 
-def _card(axes: "Axes", verdict: Verdict, root: str | Path, space: str | None) -> None:
+def _card(axes: Axes, verdict: Verdict, root: str | Path, space: str | None) -> None:
     colour = GOOD if verdict.accepted else BAD
     row: Mapping[str, Any] = flatten_action(verdict.row) if isinstance(verdict.row, dict) else {}
     picture = _picture(row, root)
@@ -87,7 +89,7 @@ def _card(axes: "Axes", verdict: Verdict, root: str | Path, space: str | None) -
     axes.set_xlabel(_short(words, 2), fontsize=9, color=colour, loc="left")
 
 
-def _picture(row: Mapping[str, Any], root: str | Path) -> "tuple[Image, spaces.Size] | None":
+def _picture(row: Mapping[str, Any], root: str | Path) -> tuple[Image, spaces.Size] | None:
     """A thumbnail and the real size; `None` where the file is no whole image."""
     name = row.get("screenshot")
     path = os.path.join(root, name) if isinstance(name, str) else ""
@@ -101,7 +103,7 @@ def _picture(row: Mapping[str, Any], root: str | Path) -> "tuple[Image, spaces.S
 
 
 def _mark(
-    axes: "Axes", row: Mapping[str, Any], size: spaces.Size, space: str | None, colour: str
+    axes: Axes, row: Mapping[str, Any], size: spaces.Size, space: str | None, colour: str
 ) -> None:
     """The target's box and the point, where the row has them in a known space."""
     from matplotlib.patches import Rectangle

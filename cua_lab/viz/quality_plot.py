@@ -1,5 +1,7 @@
 """The filter's counts as one picture: how many rows each reason cost."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from cua_lab.dataset.quality import QualityReport
 
 
-def write_reasons(report: "QualityReport") -> Path:
+def write_reasons(report: QualityReport) -> Path:
     """The picture beside the report's own files: `report.png`."""
     path = Path(report.files["report"]).with_suffix(".png")
     with writing(path) as out:
@@ -20,7 +22,7 @@ def write_reasons(report: "QualityReport") -> Path:
     return path
 
 
-def reasons_figure(report: "QualityReport") -> "Figure":
+def reasons_figure(report: QualityReport) -> Figure:
     """Horizontal bars, the most frequent reason on top, with counts and shares."""
     names = list(report.reasons)[::-1]
     counts = [report.reasons[name] for name in names]

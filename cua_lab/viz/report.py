@@ -9,6 +9,8 @@ Invariant: every figure is read from the folder and none is made up here; what t
 measure says "not measured".
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path

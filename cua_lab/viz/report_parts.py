@@ -4,6 +4,8 @@ Invariant: `MISSING` stands wherever a run did not measure something; every text
 run is escaped here. Cells given to `table` are trusted markup, made by these functions.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape

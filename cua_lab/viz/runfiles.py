@@ -13,6 +13,8 @@ file is an empty reading, and the torn last line of a file that is being written
 live run can be drawn at any moment.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -4,6 +4,8 @@ Invariant: lines differ by colour, by dash and by marker, so no figure depends o
 the SVG ids are salted with a fixed word, so a stored figure is the same every run.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -4,6 +4,8 @@ Invariant: no style attribute and no script (a strict content policy allows neit
 by dash and marker as well as by colour; a point that was not measured leaves a gap.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -4,6 +4,8 @@ Invariant: every run of tokens opens a line with its turn and role in words, and
 is counted in the last line. The card is opaque, so it reads in a dark theme too.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache

@@ -5,6 +5,8 @@ JavaScript ever sees. Invariant: the three forms (widget, standalone page, stati
 same payload, and the `repr` depends on nothing else, so stored notebook outputs never drift.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

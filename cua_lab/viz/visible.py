@@ -8,6 +8,8 @@ Invariant: two different texts look different, but for spaces in a label, and th
 control character, no lone surrogate and no line break.
 """
 
+from __future__ import annotations
+
 import unicodedata
 from functools import cache
 

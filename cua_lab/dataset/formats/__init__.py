@@ -6,6 +6,8 @@ where, the coordinate space and the licence. A row that does not fit is set asid
 Invariant: no field of a public row is lost: what has no place in ours is kept in `extra`.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -22,6 +22,8 @@ and is a model's verdict, not a person's: it is shifted here to the step it spea
 A click without a point happens where the step before it left the pointer.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any

@@ -16,6 +16,8 @@ action that follows it. The collection joins many sources (SeeClick, OmniACT, RI
 under its own licence: look at the subset's card before you redistribute or train for sale.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath

@@ -1,5 +1,7 @@
 """What every reader of a public row needs: a field of the promised type, or a sentence."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

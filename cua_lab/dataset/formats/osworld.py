@@ -12,6 +12,8 @@ restore the snapshot, run `config` and judge with `evaluator`: `metadata.needs` 
 `preflight.missing` says which of it this machine lacks.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -24,6 +24,8 @@ line that is none of these, or that does nothing (`scroll(0)`, `clicks=0`), is a
 Invariant: a coordinate leaves as it was written; its space is the caller's to declare.
 """
 
+from __future__ import annotations
+
 import ast
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,6 +4,8 @@ Invariant: an argument is never dropped and never guessed: what a signature has 
 `LabError`.
 """
 
+from __future__ import annotations
+
 import ast
 from dataclasses import dataclass
 from typing import Any

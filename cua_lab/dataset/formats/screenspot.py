@@ -16,6 +16,8 @@ The action is a click on the box's centre. The two forms differ in space and in 
 last two numbers, which is why each has its own reader: nothing in a row tells them apart for sure.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any

@@ -14,6 +14,8 @@ variables `SHOPPING`, `SHOPPING_ADMIN`, `REDDIT`, `GITLAB`, `WIKIPEDIA`, `MAP`, 
 `metadata.needs` names them; `preflight.missing` says which are not set. No coordinates.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -4,6 +4,8 @@ Invariant: whoever changes something visible calls `_touch`; `draw` then paints 
 otherwise returns the last one.
 """
 
+from __future__ import annotations
+
 from PIL import Image
 
 from cua_lab.errors import LabError

@@ -10,6 +10,8 @@ A mid-game board comes from random play. It is kept when one axis gains at least
 other one does, and holds the largest pair: random keys gain 0.53 of what is best.
 """
 
+from __future__ import annotations
+
 import random
 from collections.abc import Iterator
 from functools import lru_cache

@@ -8,6 +8,8 @@ character that can be seen is seen: as itself or, where no font has it, by its n
 different characters never look alike because both are a box.
 """
 
+from __future__ import annotations
+
 import importlib.util
 import unicodedata
 from collections.abc import Iterator

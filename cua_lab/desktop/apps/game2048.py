@@ -5,6 +5,8 @@ and the first boards that they led to. Everything random (the start, the spawns)
 generators seeded by `reset`.
 """
 
+from __future__ import annotations
+
 import random
 from collections.abc import Sequence
 from functools import lru_cache
@@ -166,7 +168,7 @@ class _Layout:
 
     @staticmethod
     @lru_cache(maxsize=16)
-    def of(width: int, height: int) -> "_Layout":
+    def of(width: int, height: int) -> _Layout:
         return _Layout(width, height)
 
     def cell(self, row: int, column: int) -> Box:

@@ -5,6 +5,8 @@ cached masks, which keeps a 128x128 screen well under a millisecond. Invariant: 
 give the same pixels; the fonts are Pillow's own and, for what it lacks, matplotlib's.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 from typing import TypeAlias
 

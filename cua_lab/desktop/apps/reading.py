@@ -13,6 +13,8 @@ that covers half of it or has its middle there, 0 for none; then the cell with t
 target.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from itertools import product
 

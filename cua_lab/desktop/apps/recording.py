@@ -3,6 +3,8 @@
 Invariant: `events` holds what reached the app, in order, and nothing that was refused before.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from PIL import Image

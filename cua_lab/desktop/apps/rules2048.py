@@ -4,6 +4,8 @@ A board is four rows of four ints: 0 for an empty cell, else a power of two from
 a move keeps the sum of the tiles, a tile merges at most once a move, a spawn fills one empty cell.
 """
 
+from __future__ import annotations
+
 import random
 from collections.abc import Sequence
 from itertools import pairwise

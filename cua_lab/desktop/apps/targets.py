@@ -5,6 +5,8 @@ Level 3: the shape with the given label. A click is the left button going down. 
 lie inside the screen, do not touch, and exactly one of them fits the instruction.
 """
 
+from __future__ import annotations
+
 import random
 from dataclasses import dataclass
 from functools import lru_cache

@@ -4,6 +4,8 @@ Invariant: the caret stands between two characters of the text, `0 <= caret <= l
 `selected` means the whole text, which the next character replaces.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 from cua_lab.desktop import keysyms
@@ -20,17 +22,17 @@ class Field:
     caret: int = 0
     selected: bool = False
 
-    def insert(self, text: str) -> "Field":
+    def insert(self, text: str) -> Field:
         """Type at the caret, over the selection if there is one."""
         base = Field() if self.selected else self
         room = text[: LONGEST - len(base.text)]
         head, tail = base.text[: base.caret], base.text[base.caret :]
         return Field(head + room + tail, base.caret + len(room))
 
-    def select_all(self) -> "Field":
+    def select_all(self) -> Field:
         return Field(self.text, len(self.text), bool(self.text))
 
-    def edited(self, keysym: int) -> "Field":
+    def edited(self, keysym: int) -> Field:
         """After an editing key; the same field for any other one."""
         text, caret = self.text, self.caret
         match keysym:
@@ -50,6 +52,6 @@ class Field:
                 return Field(text, min(len(text), caret + 1))
         return self
 
-    def at(self, caret: int) -> "Field":
+    def at(self, caret: int) -> Field:
         """With the caret moved."""
         return replace(self, caret=min(max(0, caret), len(self.text)), selected=False)

@@ -6,6 +6,8 @@ order and `boxes` says where each is. Invariant: the focus is always on a widget
 on the screen after the next drawing.
 """
 
+from __future__ import annotations
+
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

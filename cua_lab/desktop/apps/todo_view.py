@@ -3,6 +3,8 @@
 Invariant: a widget is painted inside its box and every box lies inside the screen.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 
 from PIL import Image

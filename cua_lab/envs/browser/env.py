@@ -7,6 +7,8 @@ The start state comes from the embedded app of the same name, so a row means the
 over the DevTools pipe. Invariant: a page that complains or crashes makes a failed episode.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -66,7 +68,7 @@ class BrowserEnvironment(Environment):
     @asynccontextmanager
     async def _playing(
         self, page: str, size: tuple[int, int], begin: dict[str, Any], *, keep: bool = False
-    ) -> AsyncIterator["Page"]:
+    ) -> AsyncIterator[Page]:
         async with self._desk.playing(page_url(page), size=size, keep=keep) as desktop:
             await desktop.evaluate(f"lab.start({json.dumps(begin)})")
             await desktop.drawn()

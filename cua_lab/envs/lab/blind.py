@@ -7,6 +7,8 @@ itself, without a screen, so hundreds of starts take seconds. Invariant: a candi
 template and its arguments, and nothing of an episode: neither its screen nor the words of its task.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product

@@ -10,6 +10,8 @@ has (`bindings["screen"]["turns"]`, read by `cua_lab.play.agent`).
 `env` is the one that a source path or `python -m hud.environment.server` serves: one at a time.
 """
 
+from __future__ import annotations
+
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 

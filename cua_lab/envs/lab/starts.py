@@ -3,6 +3,8 @@
 Invariant: a start is a function of its arguments alone.
 """
 
+from __future__ import annotations
+
 import random
 from collections.abc import Sequence
 

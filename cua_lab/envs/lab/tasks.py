@@ -1,5 +1,7 @@
 """The public tasks of the lab's env: one or more concrete rows per template, by slug."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from hud.eval import Task

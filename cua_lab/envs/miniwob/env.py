@@ -11,6 +11,8 @@ Invariant: a page that complains (console, exception, crash) makes a failed epis
 that a source path or `python -m hud.environment.server` serves.
 """
 
+from __future__ import annotations
+
 from collections.abc import AsyncGenerator
 from typing import Any
 

@@ -4,6 +4,8 @@ The pages come with the `miniwob` package of PyPI, of which only the files are u
 needs gymnasium and Selenium. Invariant: page and seed fix the task to the letter.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib.util
 import json

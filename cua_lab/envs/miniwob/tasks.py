@@ -4,6 +4,8 @@ Both hold pages that the experts solve. The held-out pages ask for the skills of
 (click what is named, fill in, choose, drag) on layouts that training does not show.
 """
 
+from __future__ import annotations
+
 from hud.eval import Task
 
 from cua_lab.envs.miniwob import page_urls as pages

@@ -6,6 +6,8 @@ app's state, never from what the policy says.
 The real ones are the HUD env packages in `cua_lab.envs`, whose apps are played over RFB.
 """
 
+from __future__ import annotations
+
 import json
 
 from cua_lab.computer.config import ToolConfig

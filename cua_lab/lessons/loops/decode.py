@@ -14,6 +14,8 @@ The real one, `cua_lab.engine.engine`, adds
 - the wire (`cua_lab.serving.server`).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

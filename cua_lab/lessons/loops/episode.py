@@ -14,6 +14,8 @@ The real one, `cua_lab.play.episode`, adds
 - failures that are not grades, time limits, many episodes at once (`cua_lab.play.worker`).
 """
 
+from __future__ import annotations
+
 import json
 from dataclasses import dataclass
 from typing import Any

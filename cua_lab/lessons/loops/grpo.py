@@ -11,6 +11,8 @@ The real one, `cua_lab.training.trainer`, adds
   (`cua_lab.training.losses`), checkpoints (`cua_lab.training.checkpoint`).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -8,6 +8,8 @@ The real one is `clip_low`, `clip_high`, `epochs` and `minibatches` of a recipe'
 (`cua_lab.training.losses`, `cua_lab.training.trainer`).
 """
 
+from __future__ import annotations
+
 from cua_lab.lessons.loops.click_task import click_player
 from cua_lab.lessons.loops.grpo import Grpo, main
 

@@ -6,6 +6,8 @@ it an easy start teaches less than a hard one.
 The real one is `scale: none` of a recipe's `grpo` (`cua_lab.training.advantages`).
 """
 
+from __future__ import annotations
+
 from torch import Tensor
 
 from cua_lab.lessons.loops.click_task import click_player

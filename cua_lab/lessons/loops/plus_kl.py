@@ -6,6 +6,8 @@ The real one is `kl` and `kl_coef` of a recipe's `grpo` (`cua_lab.training.losse
 compare the reward with that of grpo.py: the leash costs some of it.
 """
 
+from __future__ import annotations
+
 import copy
 import dataclasses
 

@@ -9,6 +9,8 @@ renames, and lists every file with its digest, so that a torn checkpoint is neve
 run adds is when to save and what else to keep (`cua_lab.run.stage`).
 """
 
+from __future__ import annotations
+
 import tempfile
 from pathlib import Path
 

@@ -12,6 +12,8 @@ The real one, `cua_lab.training.warmup`, adds
 - LoRA, resuming and any data set on disk (`cua_lab.training.finetune`).
 """
 
+from __future__ import annotations
+
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -19,6 +19,8 @@ The real one, `cua_lab.stitching.stitch`, adds
   trained (`cua_lab.stitching.ledger`), limits on length, answers that the token limit cut.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

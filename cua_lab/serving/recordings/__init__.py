@@ -4,6 +4,8 @@ Each is `{"request": ..., "response": ...}`, or a list of them, as it went over 
 tiny models; image data and most of the top log-probabilities are cut).
 """
 
+from __future__ import annotations
+
 import json
 from importlib.resources import files
 from typing import Any
