@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from cua_lab.policy import protocols
 from cua_lab.policy.protocols import Tokenizer
 from cua_lab.policy.template import chat_template
 
@@ -87,7 +88,7 @@ def train_tokenizer(corpus: Corpus, *, vocab_size: int = 1024) -> Tokenizer:
         clean_up_tokenization_spaces=False,
         model_max_length=4096,
     )
-    return cast("Tokenizer", made)
+    return cast("protocols.Tokenizer", made)
 
 
 def phrases_of(prompts: Iterable[str]) -> tuple[str, ...]:

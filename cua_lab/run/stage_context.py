@@ -236,8 +236,9 @@ def demonstrator_of(setup: StageContext) -> Demonstrator:
     ]
     if len(each) == 1:
         return each[0]
-    if all(isinstance(player, Recorder) for player in each):
-        return Recorder.dealt(each)
+    recorders = [player for player in each if isinstance(player, Recorder)]
+    if len(recorders) == len(each):
+        return Recorder.dealt(recorders)
     return lambda index: each[index % len(each)](index // len(each))
 
 
