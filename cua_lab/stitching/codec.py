@@ -11,10 +11,9 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from cua_lab.errors import LabError
-from cua_lab.policy.protocols import Tokenizer
 
 QWEN_CONTROL = {
     151643: "<|endoftext|>",
@@ -96,7 +95,15 @@ class TableCodec:
         )
 
 
-def codec_from_tokenizer(tokenizer: Tokenizer, *, image_pad: str = "<|image_pad|>") -> TableCodec:
+class Vocabulary(Protocol):
+    """A tokenizer as far as its table of tokens goes."""
+
+    @property
+    def added_tokens_decoder(self) -> dict[int, Any]: ...
+    def get_vocab(self) -> dict[str, int]: ...
+
+
+def codec_from_tokenizer(tokenizer: Vocabulary, *, image_pad: str = "<|image_pad|>") -> TableCodec:
     """From a Hugging Face fast tokenizer with a byte-level BPE, its added tokens included."""
     added = tokenizer.added_tokens_decoder
     control = {i: str(token.content) for i, token in added.items() if token.special}
