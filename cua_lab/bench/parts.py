@@ -201,7 +201,8 @@ def _one_pad(policy: Policy, ids: Sequence[int]) -> list[int]:
 def _generate(policy: Policy, examples: Sequence[Example]) -> list[tuple[int, ...]]:
     """transformers' own loop; prompts of one batch have one length, so that nothing is padded."""
     ids = torch.tensor(np.stack([example.ids for example in examples]))  # (B, T)
-    out = policy.model.generate(
+    model: Any = policy.model  # transformers' own class, which has `generate`
+    out = model.generate(
         input_ids=ids,
         attention_mask=torch.ones_like(ids),
         pixel_values=torch.from_numpy(np.concatenate([e.pixels for e in examples])),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cua_lab.errors import LabError
+from cua_lab.policy.protocols import Tokenizer
 from cua_lab.policy.spelling import encode_marked, unmark
 from cua_lab.policy.template import marked_text
 
@@ -35,7 +36,7 @@ class Masked:
 
 
 def mask_assistant(
-    tokenizer: Any,  # transformers.PreTrainedTokenizerFast
+    tokenizer: Tokenizer,
     messages: Sequence[dict[str, Any]],
     tools: Sequence[dict[str, Any]] | None = None,
 ) -> Masked:
@@ -53,7 +54,7 @@ def mask_assistant(
 
 
 def assistant_pieces(
-    tokenizer: Any,  # transformers.PreTrainedTokenizerFast
+    tokenizer: Tokenizer,
     messages: Sequence[dict[str, Any]],
     tools: Sequence[dict[str, Any]] | None = None,
 ) -> list[tuple[str, bool]]:
@@ -90,7 +91,7 @@ def _check_prefix(start: str, text: str, turn: int, what: str) -> None:
     )
 
 
-def _end_tokens(tokenizer: Any) -> tuple[str, ...]:
+def _end_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
     added = tokenizer.added_tokens_decoder.values()
     return tuple({token.content for token in added if token.special} | {tokenizer.eos_token or ""})
 

@@ -63,9 +63,9 @@ def pack(frame: Frame, box: Box, form: PixelFormat) -> bytes:
         return part.tobytes("raw", mode)
     rgb = frame.rgb[box.top : box.bottom, box.left : box.right]  # (h, w, 3)
     red, green, blue = _tables(form.maxima, form.shifts) if form.true_colour else _tables(*MAPPED)
-    values = red[rgb[..., 0]] | green[rgb[..., 1]] | blue[rgb[..., 2]]  # uint32 (h, w)
+    values: np.ndarray = red[rgb[..., 0]] | green[rgb[..., 1]] | blue[rgb[..., 2]]  # uint32 (h, w)
     if form.bits == 24:
-        octets = values.astype(">u4" if form.big_endian else "<u4").view(np.uint8)
+        octets: np.ndarray = values.astype(">u4" if form.big_endian else "<u4").view(np.uint8)
         octets = octets.reshape(*values.shape, 4)
         three: bytes = (octets[..., 1:] if form.big_endian else octets[..., :3]).tobytes()
         return three

@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cua_lab.policy.protocols import Network
 from cua_lab.policy.weights import refuse_adapters
 
 # Above this size a fused copy of the projections costs more memory than it saves in calls.
@@ -130,7 +131,7 @@ class _Layer:
 class Decoder:
     """Prefill and decode with the weights of `model` (Qwen3-VL or Qwen2.5-VL)."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Network) -> None:
         self._model = model
         self.text = model.model.language_model
         self.head = model.lm_head

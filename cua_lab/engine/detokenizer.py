@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+from cua_lab.policy.protocols import Tokenizer
 
 
 class Detokenizer:
     """Text of ids, remembered per id."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._known: dict[int, str] = {}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +13,7 @@ from cua_lab.engine.decoder import MIN_ROWS
 from cua_lab.engine.prompt import ImageInput
 from cua_lab.policy.byte_cache import ByteCache
 from cua_lab.policy.model import encode_images
+from cua_lab.policy.protocols import Network
 
 SAFE_ROWS = 4
 """Image tokens of the smallest images (64 px)."""
@@ -41,7 +41,7 @@ class FeatureCache:
     83 MB.
     """
 
-    def __init__(self, model: Any, max_bytes: int = 256 * 2**20) -> None:
+    def __init__(self, model: Network, max_bytes: int = 256 * 2**20) -> None:
         self._model = model
         self._known: ByteCache[int, Features] = ByteCache(max_bytes, lambda found: found.size)
         self.encoded = 0

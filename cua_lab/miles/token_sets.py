@@ -12,13 +12,14 @@ from typing import Any
 
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import NEVER_SAID
+from cua_lab.policy.protocols import Tokenizer
 from cua_lab.policy.tokenizer import token_ids
 
 ENDS = ("<|im_end|>", "<|endoftext|>")
 """Qwen's answers end with either."""
 
 
-def stop_ids(folder: str | Path, tokenizer: Any) -> frozenset[int]:
+def stop_ids(folder: str | Path, tokenizer: Tokenizer) -> frozenset[int]:
     """Ids that end an answer. One that is missing here makes a whole answer, which ends exactly at
     the token limit, count as cut."""
     listed = _json(Path(folder, "generation_config.json")).get("eos_token_id")
@@ -27,7 +28,7 @@ def stop_ids(folder: str | Path, tokenizer: Any) -> frozenset[int]:
     return frozenset(token for token in known if isinstance(token, int))
 
 
-def forbidden_ids(folder: str | Path, tokenizer: Any) -> tuple[int, ...]:
+def forbidden_ids(folder: str | Path, tokenizer: Tokenizer) -> tuple[int, ...]:
     """Ids that no answer may hold: image pads and their like, and rows that no token owns.
 
     Qwen3-VL has 151,936 rows for 151,669 tokens; a recording of a real server has 151709 in it,

@@ -28,7 +28,7 @@ from cua_lab.stitching.turn import Turn
 
 if TYPE_CHECKING:
     from hud.agents.types import AgentStep, ToolStep
-    from hud.eval import Job, Run, Task
+    from hud.eval import Job, Provider, Run, Task
 
     from cua_lab.play.agent import LabAgentConfig
 
@@ -105,7 +105,7 @@ async def play(
     config: LabAgentConfig,
     transport: httpx.AsyncBaseTransport,
     *,
-    runtime: Any,
+    runtime: Provider,
     id: str,
     group: str,
     timeout_s: float = 120.0,

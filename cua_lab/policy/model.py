@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from cua_lab.policy.protocols import Network, Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ SHAPES = {
 }
 
 
-def build_model(shape: Shape, tokenizer: Any, *, seed: int) -> PreTrainedModel:
+def build_model(shape: Shape, tokenizer: Tokenizer, *, seed: int) -> Network:
     """A randomly initialised Qwen3-VL for `tokenizer`'s vocabulary, float32, ready to train."""
     from transformers import Qwen3VLForConditionalGeneration
 
@@ -59,11 +58,10 @@ def build_model(shape: Shape, tokenizer: Any, *, seed: int) -> PreTrainedModel:
         _initialise(model, shape)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
-    fast: PreTrainedModel = speed_up(model)
-    return fast
+    return speed_up(cast("Network", model))
 
 
-def _config(shape: Shape, tokenizer: Any) -> Any:  # Qwen3VLConfig
+def _config(shape: Shape, tokenizer: Tokenizer) -> Any:  # Qwen3VLConfig
     from transformers import Qwen3VLConfig
 
     head_dim = shape.hidden // shape.heads
@@ -119,7 +117,7 @@ def _initialise(model: nn.Module, shape: Shape) -> None:
     nn.init.normal_(visual.pos_embed.weight, std=shape.position_std)  # type: ignore[union-attr,arg-type]
 
 
-def speed_up(model: Any) -> Any:  # PreTrainedModel
+def speed_up(model: Network) -> Network:
     """Swap two slow vision layers, in place, for faster ones with the same parameters."""
     for module in model.modules():
         if type(module).__name__.endswith("VisionPatchEmbed"):
@@ -206,7 +204,7 @@ class ImageFeatures:
         return {"image": output}
 
 
-def encode_images(model: Any, pixels: torch.Tensor, grids: torch.Tensor) -> ImageFeatures:
+def encode_images(model: Network, pixels: torch.Tensor, grids: torch.Tensor) -> ImageFeatures:
     """Run the vision tower on pixels (n_patches, patch_dim) of grids (n_images, 3)."""
     output = model.model.get_image_features(pixels, grids, return_dict=True)
     deepstack = getattr(output, "deepstack_features", None) or []

@@ -12,6 +12,8 @@ import re
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from cua_lab.policy.protocols import Tokenizer
+
 REMEMBERED = 4096
 """Pieces a tokenizer keeps; thoughts and coordinates are new ones all the time."""
 
@@ -19,7 +21,7 @@ REMEMBERED = 4096
 class Pieces:
     """A tokenizer with a memory."""
 
-    def __init__(self, tokenizer: Any) -> None:  # PreTrainedTokenizerFast
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self.size = len(tokenizer)
         added = [
@@ -53,7 +55,7 @@ class Pieces:
 _OF: WeakKeyDictionary[Any, Pieces] = WeakKeyDictionary()
 
 
-def pieces_of(tokenizer: Any) -> Pieces:
+def pieces_of(tokenizer: Tokenizer) -> Pieces:
     """The memory of a tokenizer; a new one once tokens were added to it."""
     pieces = _OF.get(tokenizer)
     if pieces is None or pieces.size != len(tokenizer):

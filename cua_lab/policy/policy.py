@@ -16,6 +16,7 @@ from typing import Any
 
 from cua_lab.errors import LabError
 from cua_lab.policy.model import Shape, build_model, speed_up
+from cua_lab.policy.protocols import Network, Tokenizer
 from cua_lab.policy.tokenizer import Corpus, load_tokenizer, token_ids, train_tokenizer
 from cua_lab.policy.vision import Vision, build_processor
 from cua_lab.policy.weight_files import weight_files
@@ -42,9 +43,9 @@ COORDINATES = {"qwen3_vl": "0-1000", "qwen2_5_vl": "pixels"}
 class Policy:
     """Everything needed to sample from, score and train a vision-language policy."""
 
-    model: Any
+    model: Network
     """transformers' Qwen3-VL or Qwen2.5-VL for conditional generation."""
-    tokenizer: Any
+    tokenizer: Tokenizer
     """Its tokenizer, chat template included."""
     vision: Vision
     family: str
@@ -121,7 +122,7 @@ def share_like(model: Path, files: Iterable[Path]) -> None:
         file.chmod(mode)
 
 
-def _assemble(model: Any, tokenizer: Any, vision: Vision, name: str) -> Policy:
+def _assemble(model: Network, tokenizer: Tokenizer, vision: Vision, name: str) -> Policy:
     family = str(model.config.model_type)
     model.eval()
     return Policy(
@@ -136,13 +137,13 @@ def _assemble(model: Any, tokenizer: Any, vision: Vision, name: str) -> Policy:
     )
 
 
-def _forbidden(model: Any, tokenizer: Any) -> tuple[int, ...]:
+def _forbidden(model: Network, tokenizer: Tokenizer) -> tuple[int, ...]:
     """Specials, and rows of the matrix that no token owns (checkpoints pad their vocabulary)."""
     unused = range(len(tokenizer), int(model.config.text_config.vocab_size))
     return tuple(sorted({*token_ids(tokenizer, NEVER_SAID), *unused}))
 
 
-def _stops(model: Any, tokenizer: Any) -> tuple[int, ...]:
+def _stops(model: Network, tokenizer: Tokenizer) -> tuple[int, ...]:
     """The end of a turn, and whatever else the checkpoint's generation config ends on."""
     eos = model.generation_config.eos_token_id
     listed = eos if isinstance(eos, list) else [eos] if eos is not None else []

@@ -21,6 +21,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from cua_lab.policy.pieces import pieces_of
+from cua_lab.policy.protocols import Tokenizer
 
 MARK = "\ufdd0"
 """A noncharacter: Unicode keeps it for uses inside a program."""
@@ -34,7 +35,7 @@ _TAG = re.compile(r"<[^\s<>]+>")
 class Spelling:
     """The tokens of one tokenizer that text can spell."""
 
-    tokenizer: Any  # transformers.PreTrainedTokenizerFast
+    tokenizer: Tokenizer
     ids: dict[str, int]
     """Every added token."""
     special: frozenset[str]
@@ -67,7 +68,7 @@ class Spelling:
 _known: WeakKeyDictionary[Any, tuple[int, Spelling]] = WeakKeyDictionary()
 
 
-def spelling_of(tokenizer: Any) -> Spelling:
+def spelling_of(tokenizer: Tokenizer) -> Spelling:
     """Of a Hugging Face tokenizer; made once, and again after tokens were added."""
     size, spelling = _known.get(tokenizer, (0, None))
     if spelling is None or size != len(tokenizer):
@@ -97,7 +98,7 @@ def unmark(text: str) -> str:
     return _MARKS.sub(lambda found: MARK if len(found[0]) == 2 else "", text)
 
 
-def encode_text(tokenizer: Any, text: str) -> list[int]:
+def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
     """Ids of `text`, special tokens recognised and none added.
 
     Half of a surrogate pair, which has no UTF-8, is encoded as the escape that JSON has for it.
@@ -106,7 +107,7 @@ def encode_text(tokenizer: Any, text: str) -> list[int]:
     return pieces_of(tokenizer).encode(whole)
 
 
-def encode_marked(tokenizer: Any, text: str) -> list[int]:
+def encode_marked(tokenizer: Tokenizer, text: str) -> list[int]:
     """Ids of marked text: what is marked is encoded as text, the rest as `encode_text` does."""
     if MARK not in text:
         return encode_text(tokenizer, text)

@@ -17,6 +17,7 @@ from jinja2 import TemplateError
 
 from cua_lab.errors import LabError
 from cua_lab.pictures import data_url, read_data_url
+from cua_lab.policy.protocols import Tokenizer
 from cua_lab.policy.spelling import (
     Spelling,
     encode_marked,
@@ -42,7 +43,7 @@ def call_text(name: str, arguments: dict[str, Any]) -> str:
 
 
 def render_text(
-    tokenizer: Any,  # transformers.PreTrainedTokenizerFast
+    tokenizer: Tokenizer,
     messages: Sequence[Message],
     tools: Sequence[dict[str, Any]] | None = None,
     *,
@@ -54,7 +55,7 @@ def render_text(
 
 
 def marked_text(
-    tokenizer: Any,  # transformers.PreTrainedTokenizerFast
+    tokenizer: Tokenizer,
     messages: Sequence[Message],
     tools: Sequence[dict[str, Any]] | None = None,
     *,
@@ -79,7 +80,7 @@ def marked_text(
 
 
 def render(
-    tokenizer: Any,  # transformers.PreTrainedTokenizerFast
+    tokenizer: Tokenizer,
     messages: Sequence[Message],
     tools: Sequence[dict[str, Any]] | None = None,
     *,
@@ -90,7 +91,7 @@ def render(
     return encode_marked(tokenizer, text)
 
 
-def encode(tokenizer: Any, text: str) -> list[int]:
+def encode(tokenizer: Tokenizer, text: str) -> list[int]:
     """Ids of `text`, special tokens recognised and none added."""
     return encode_text(tokenizer, text)
 

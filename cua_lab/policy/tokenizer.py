@@ -14,8 +14,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from cua_lab.policy import protocols
+from cua_lab.policy.protocols import Tokenizer
 from cua_lab.policy.template import chat_template
 
 SPECIAL_TOKENS = (
@@ -51,7 +53,7 @@ class Corpus:
     """Scaffold text that becomes one token each, wherever it occurs verbatim."""
 
 
-def train_tokenizer(corpus: Corpus, *, vocab_size: int = 1024) -> Any:  # PreTrainedTokenizerFast
+def train_tokenizer(corpus: Corpus, *, vocab_size: int = 1024) -> Tokenizer:
     """Train on `corpus` and wrap as a plain Hugging Face tokenizer with the lab's template.
 
     `vocab_size` limits the merged tokens; training stops earlier when no pair repeats.
@@ -77,7 +79,8 @@ def train_tokenizer(corpus: Corpus, *, vocab_size: int = 1024) -> Any:  # PreTra
     core.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in SPECIAL_TOKENS])
     whole = (*CALL_TOKENS, *corpus.phrases)
     core.add_tokens([AddedToken(t, special=False, normalized=False) for t in whole])
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    # Its signatures are wider than what is needed of it.
+    made: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=core,
         chat_template=chat_template(),
         eos_token="<|im_end|>",
@@ -88,6 +91,7 @@ def train_tokenizer(corpus: Corpus, *, vocab_size: int = 1024) -> Any:  # PreTra
         clean_up_tokenization_spaces=False,
         model_max_length=4096,
     )
+    return cast("protocols.Tokenizer", made)
 
 
 def phrases_of(prompts: Iterable[str]) -> tuple[str, ...]:
@@ -105,14 +109,15 @@ def _pieces(corpus: Corpus) -> Iterable[str]:
         yield from (piece for piece in pattern.split(text) if piece)
 
 
-def load_tokenizer(path: str | Path) -> Any:  # PreTrainedTokenizerBase
+def load_tokenizer(path: str | Path) -> Tokenizer:
     """Any checkpoint's tokenizer, from its folder, without a network."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+    loaded: Any = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+    return cast("Tokenizer", loaded)
 
 
-def token_ids(tokenizer: Any, tokens: Sequence[str]) -> tuple[int, ...]:
+def token_ids(tokenizer: Tokenizer, tokens: Sequence[str]) -> tuple[int, ...]:
     """Ids of those `tokens` that are single ids here; the others are left out."""
     vocabulary = tokenizer.get_vocab()
     return tuple(vocabulary[token] for token in tokens if token in vocabulary)

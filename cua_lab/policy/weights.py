@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from cua_lab.errors import LabError
+from cua_lab.policy.protocols import Network
 from cua_lab.policy.weight_files import check_files, refuse_misfit, stored
 
 MEANING = {
@@ -72,7 +73,7 @@ def read_network(folder: Path, *, dtype: str, config: Any = None) -> Any:
     return model
 
 
-def weights_for(model: Any, folder: Path) -> dict[str, Tensor]:
+def weights_for(model: Network, folder: Path) -> dict[str, Tensor]:
     """A folder's weights under the names of `model`, checked against it; `model` is not touched.
 
     The folder needs no tokenizer and, as for sglang, no config: trainers sync the tensors alone.
@@ -102,7 +103,7 @@ def check_fit(own: Mapping[str, Tensor], found: Mapping[str, Tensor], source: Pa
     _check_finite(source, found)
 
 
-def refuse_adapters(model: Any, what: str) -> None:
+def refuse_adapters(model: Network, what: str) -> None:
     """Adapters that are not merged are seen by nobody who reads weights by name."""
     wrapped = [name for name, module in model.named_modules() if hasattr(module, "base_layer")]
     if wrapped:
@@ -143,7 +144,7 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _check_report(folder: Path, model: Any, report: Mapping[str, Any]) -> None:
+def _check_report(folder: Path, model: Network, report: Mapping[str, Any]) -> None:
     misshapen = {name: (found, own) for name, found, own in report["mismatched_keys"]}
     missing = set(report["missing_keys"]) - misshapen.keys()
     count = len(model.state_dict())
@@ -152,7 +153,7 @@ def _check_report(folder: Path, model: Any, report: Mapping[str, Any]) -> None:
         raise LabError(f"{folder} cannot be loaded: {report['error_msgs'][0]}")
 
 
-def _check_tied(folder: Path, model: Any) -> None:
+def _check_tied(folder: Path, model: Network) -> None:
     """A file with two matrices where the config says one: engines would drop the second."""
     if not bool(getattr(model.config, "tie_word_embeddings", False)):
         return

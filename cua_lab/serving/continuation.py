@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cua_lab.errors import LabError
+from cua_lab.policy.protocols import Tokenizer
 from cua_lab.policy.spelling import encode_marked
 from cua_lab.policy.template import marked_text
 from cua_lab.serving.dialects import MissingTokenIds
@@ -63,7 +64,7 @@ class Renderer(Protocol):
 class TemplateRenderer:
     """By a Hugging Face tokenizer with a chat template."""
 
-    tokenizer: Any
+    tokenizer: Tokenizer
 
     def text(self, messages: Sequence[Message], tools: Sequence[Any] | None, *, ask: bool) -> str:
         listed = [dict(message) for message in messages]

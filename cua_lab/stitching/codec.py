@@ -95,7 +95,15 @@ class TableCodec:
         )
 
 
-def codec_from_tokenizer(tokenizer: Any, *, image_pad: str = "<|image_pad|>") -> TableCodec:
+class Vocabulary(Protocol):
+    """A tokenizer as far as its table of tokens goes."""
+
+    @property
+    def added_tokens_decoder(self) -> dict[int, Any]: ...
+    def get_vocab(self) -> dict[str, int]: ...
+
+
+def codec_from_tokenizer(tokenizer: Vocabulary, *, image_pad: str = "<|image_pad|>") -> TableCodec:
     """From a Hugging Face fast tokenizer with a byte-level BPE, its added tokens included."""
     added = tokenizer.added_tokens_decoder
     control = {i: str(token.content) for i, token in added.items() if token.special}

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cua_lab.errors import LabError
+from cua_lab.policy.protocols import Network
 from cua_lab.policy.scoring import Batch, collate, score
 from cua_lab.recipes.sft_recipe import ModelSettings, TrainSettings
 from cua_lab.training.sft_data import SftDataset, batches
@@ -214,7 +215,7 @@ def make_optimizer(policy: Policy, settings: TrainSettings) -> torch.optim.AdamW
     )
 
 
-def save_memory(model: Any) -> None:
+def save_memory(model: Network) -> None:
     """Checkpoint activations; transformers 5.24 calls it by another name than 5.20."""
     enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
     enable({"use_reentrant": False})  # re-entrant ones need inputs with a gradient

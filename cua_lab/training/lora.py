@@ -12,15 +12,16 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import share_like
+from cua_lab.policy.protocols import Network
 from cua_lab.policy.weights import check_fit
 from cua_lab.recipes.sft_recipe import LoraSettings
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from cua_lab.policy.policy import Policy
 
@@ -104,7 +105,7 @@ def attach(policy: Policy, settings: LoraSettings) -> Adapter:
     try:
         with warnings.catch_warnings():  # peft asks transformers by a name that v6 drops
             warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
-            return Adapter(policy, get_peft_model(policy.model, config))
+            return Adapter(policy, get_peft_model(cast("nn.Module", policy.model), config))
     except ValueError as error:
         linear = sorted(
             {
@@ -119,7 +120,7 @@ def attach(policy: Policy, settings: LoraSettings) -> Adapter:
         ) from error
 
 
-def _refuse_shared(model: Any, targets: tuple[str, ...]) -> None:
+def _refuse_shared(model: Network, targets: tuple[str, ...]) -> None:
     """An adapter on one of two tied layers would be merged into the matrix of both."""
     owners: dict[int, list[str]] = {}
     for name, module in _with_matrices(model):
@@ -135,7 +136,7 @@ def _refuse_shared(model: Any, targets: tuple[str, ...]) -> None:
             )
 
 
-def _with_matrices(model: Any) -> Iterator[tuple[str, Any]]:
+def _with_matrices(model: Network) -> Iterator[tuple[str, Any]]:
     for name, module in model.named_modules():
         if getattr(module, "weight", None) is not None:
             yield name, module
