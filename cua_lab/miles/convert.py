@@ -7,6 +7,7 @@
 | multimodal_train_inputs | pixel_values float32 (n_patches, patch_dim), image_grid_thw (n, 3) |
 | response, status, reward | text of the response; COMPLETED, TRUNCATED or FAILED; a number |
 | remove_sample | true for a failed episode |
+| rollout_id | the index: parts of one episode share it |
 | metadata["cua_lab"] | episode, group, part, parts, graded, reward, reason, turns, divergences |
 
 Miles calls for a number as reward, and a failed episode has none: 0.0 stands in, and
@@ -57,6 +58,7 @@ def _write(target: Any, sample: Sample, decode: Callable[[Sequence[int]], str]) 
     }
     target.status = type(target).Status[STATUS[sample.status]]
     target.remove_sample = sample.status == "failed"
+    target.rollout_id = target.index
     target.reward = STAND_IN if sample.reward is None else sample.reward
     # Miles takes the least of them as a number; sglang says "default" before the first update.
     target.weight_versions = [v for v in stitched.weight_versions if v.isdigit()]

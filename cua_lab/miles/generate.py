@@ -1,9 +1,11 @@
 """Miles' `--custom-generate-function-path`: one call plays one HUD episode.
 
-    generate(args, sample, sampling_params) ──▶ the sample, filled; a list where it became several
+    generate(args, sample, sampling_params) ──▶ [the sample, filled; further ones it became]
 
 Invariant: what it returns satisfies Miles' `validate()`, whatever happened; a call that could only
-give wrong data (a resumed rollout, cut distributions) is refused before anything is played.
+give wrong data (a resumed rollout, cut distributions) ends the run before anything is played.
+Always a list, with one `rollout_id`: Miles cannot sort a group that mixes lists and samples, and
+asserts the id on every list of several.
 """
 
 from __future__ import annotations
@@ -14,20 +16,21 @@ from typing import Any
 from cua_lab.errors import LabError
 from cua_lab.miles.convert import to_miles
 from cua_lab.miles.episodes import EpisodeRequest, player_of
+from cua_lab.miles.stopping import ends_the_run
 from cua_lab.seeds import derive_seed
 
 
+@ends_the_run
 async def generate(
     args: Any, sample: Any, sampling_params: Mapping[str, Any], evaluation: bool = False
-) -> Any:
-    """Play the sample's task and write the outcome into it."""
+) -> list[Any]:
+    """Play the sample's task and write the outcome into it; raises `RunEnds` alone."""
     refuse_partial(args, sample)
     if not evaluation:
         refuse_cut_distributions(sampling_params)
     player = player_of(args)
     made = await player.samples(_ask(sample, sampling_params, evaluation))
-    filled = to_miles(sample, made, player.tokenizer.decode)
-    return filled[0] if len(filled) == 1 else filled
+    return to_miles(sample, made, player.tokenizer.decode)
 
 
 def refuse_partial(args: Any, sample: Any) -> None:

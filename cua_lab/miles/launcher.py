@@ -170,8 +170,6 @@ def _grpo(recipe: MilesRecipe) -> Flags:
         flags.append(("--use-kl-loss",))
     if train.scale == "none":
         flags.append(("--disable-grpo-std-normalization",))
-    if train.normalise == "token":
-        flags.append(("--calculate-per-token-loss",))
     return flags
 
 

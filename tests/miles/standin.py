@@ -35,6 +35,7 @@ class StandIn:
     weight_versions: list[str] = field(default_factory=list)
     rollout_log_probs: list[float] | None = None
     remove_sample: bool = False
+    rollout_id: int | None = None
     status: Status = Status.PENDING
     metadata: dict = field(default_factory=dict)
 

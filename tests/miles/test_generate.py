@@ -11,7 +11,8 @@ import pytest
 
 from cua_lab.errors import LabError
 from cua_lab.miles.generate import generate, refuse_cut_distributions, refuse_partial
-from cua_lab.miles.reward import post_process_rewards, reward_func
+from cua_lab.miles.reward import graded_advantages, reward_func
+from cua_lab.miles.stopping import RunEnds, ends_the_run
 from cua_lab.policy.policy import Policy
 from tests.miles.standin import StandIn, reward_args, sample_classes
 
@@ -43,7 +44,8 @@ def members(sample_class: Any) -> list[Any]:
 
 def play(args: Any, samples: list[Any]) -> list[Any]:
     async def all_of_them() -> list[Any]:
-        return await asyncio.gather(*(generate(args, s, dict(SAMPLING)) for s in samples))
+        made = await asyncio.gather(*(generate(args, s, dict(SAMPLING)) for s in samples))
+        return [sample for one in made for sample in one]
 
     return asyncio.run(all_of_them())
 
@@ -151,7 +153,7 @@ def test_a_failed_episode_is_one_dummy_image_and_nothing_else(
 
 
 def test_the_group_is_scored_without_its_failed_member(group: list[Any]) -> None:
-    raw, advantages = post_process_rewards(reward_args(), group)
+    raw, advantages = graded_advantages(reward_args(), group)
     rewards = [sample.reward for sample in good(group)]
     mean = sum(rewards) / len(rewards)
     assert advantages[SABOTAGED] == 0.0
@@ -197,7 +199,7 @@ def test_distributions_whose_log_probabilities_the_server_does_not_give_are_refu
 
 
 def test_a_sample_without_a_task_row_says_where_rows_come_from(miles_args: Any) -> None:
-    with pytest.raises(LabError, match="cua-lab data mint"):
+    with pytest.raises(RunEnds, match="cua-lab data mint"):
         play(miles_args, [StandIn(index=1)])
 
 
@@ -206,7 +208,7 @@ def test_a_machine_on_which_nothing_works_stops_the_run(miles_args: Any) -> None
     miles_args.cua_lab["runtime"]["stop_after_failures"] = 2
     samples = [StandIn(group_index=0, index=i, metadata={"hud_task": TASK}) for i in range(2)]
     miles_args.sglang_router_port = 9  # discard: nobody listens
-    with pytest.raises(LabError, match="2 episodes in a row failed"):
+    with pytest.raises(RunEnds, match="2 episodes in a row failed"):
         play(miles_args, samples)
 
 
@@ -225,3 +227,34 @@ def test_an_episode_that_takes_too_long_is_written_off(
     sample.validate()
     assert sample.status is StandIn.Status.FAILED
     assert sample.metadata["cua_lab"]["reason"]
+
+
+def refill(call: Any, *, rounds: int) -> int:
+    """Miles' default rollout: an `Exception` of a group is logged, and another group asked for."""
+
+    async def loop() -> int:
+        for played in range(rounds):
+            done, _ = await asyncio.wait([asyncio.create_task(call())])
+            try:
+                return next(task.result() for task in done) and played
+            except Exception:
+                continue
+        return rounds
+
+    return asyncio.run(loop())
+
+
+def test_a_fault_of_the_set_up_goes_through_miles_refill_loop() -> None:
+    """1,614 episodes in 75 s and no end, as a `LabError`; as `RunEnds` the first is the last."""
+
+    async def broken() -> None:
+        raise LabError("no router")
+
+    assert refill(broken, rounds=50) == 50
+    with pytest.raises(RunEnds, match="no router"):
+        refill(ends_the_run(broken), rounds=50)
+
+
+def test_an_episode_is_a_list_whose_parts_share_a_rollout(group: list[Any]) -> None:
+    """Miles asserts `rollout_id` on a list of several, and cannot sort lists beside samples."""
+    assert [sample.rollout_id for sample in group] == [sample.index for sample in group]
