@@ -20,8 +20,8 @@ episode counts as one without a penalty; and a whitening of advantages afterward
 
 What remains of a failed episode, since it must stay in the batch for the ranks to stay in step:
 - the loss: nothing with `normalise: token`, for sum(n) is over trained tokens; with `sequence` it
-  is one of the samples that the sum is divided by, so a step with f failures of N has (N - f) / N of
-  its gradient;
+  is one of the samples that the sum is divided by, so a step with f failures of N has (N - f) / N
+  of its gradient;
 - the reward curve: Miles logs one number per sample; a failure gets the mean of its group's graded
   siblings, which moves no mean, and `metadata["cua_lab"]["graded"]` tells them apart;
 - whoever reads `sample.reward` before this hook (dynamic sampling filters, pass rates) sees the
