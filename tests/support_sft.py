@@ -29,7 +29,7 @@ def draw(folder: Path, count: int = 12, seed: int = 0) -> Path:
 
 
 def trainer(file: Path, *overrides: str):
-    """(Finetune, Asking, Adapter | None) of the tiny recipe."""
+    """(Finetune, PromptFormat, Adapter | None) of the tiny recipe."""
     return prepare(recipe(*overrides), file)
 
 

@@ -33,6 +33,9 @@ def stoppable(path: Path, go_on: str) -> Iterator[None]:
 
     in_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, interrupt) if in_main else None
+    if in_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # `cmd &` in a script starts a program that ignores Ctrl-C, and SIGTERM would do nothing.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     except KeyboardInterrupt:

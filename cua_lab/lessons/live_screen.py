@@ -1,6 +1,6 @@
 """A live screen beside a cell: whatever is clicked, typed or slid becomes a `computer` call.
 
-    button, slider, click on the picture ──JSON──▶ Bench.call ──▶ screenshot, words
+    button, slider, click on the picture ──JSON──▶ ScreenSession.call ──▶ screenshot, words
     screen ──changes, over a connection of its own──▶ frame       (where it follows)
 
 The widget shows the call it sent, as a model would have written it, and what came back. One that

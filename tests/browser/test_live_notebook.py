@@ -9,28 +9,28 @@ from tests.browser.test_viewer_notebook import notebook
 PATIENCE_MS = 150_000
 """Only ever used up on a busy machine: the kernel imports HUD first."""
 CODE = """\
-from cua_lab.computer.session import Bench
+from cua_lab.computer.session import ScreenSession
 from cua_lab.computer.config import ToolConfig
 from cua_lab.desktop.apps import Todo
 from cua_lab.lessons.live_screen import live_screen
 
 config = ToolConfig(coordinate_space="0-1000", pace_ms=0)
-bench = await Bench.open(Todo(320, 320, count=2, seed=2), config)
+bench = await ScreenSession.open(Todo(320, 320, count=2, seed=2), config)
 await live_screen(bench, watch=("focus", "text"))"""
 
 FOLLOWING = """\
 import asyncio
 
-from cua_lab.computer.session import Bench
+from cua_lab.computer.session import ScreenSession
 from cua_lab.computer.config import ToolConfig
 from cua_lab.desktop.apps import Game2048
 from cua_lab.lessons.live_screen import live_screen
 
-bench = await Bench.open(Game2048(256, 256, seed=1))
+bench = await ScreenSession.open(Game2048(256, 256, seed=1))
 
 
 async def somebody_else():
-    other = await Bench.on(bench.url, ToolConfig(pace_ms=0))
+    other = await ScreenSession.on(bench.url, ToolConfig(pace_ms=0))
     while True:
         for key in ("left", "down", "right", "up"):
             await other.call({"action": "press", "keys": [key]})

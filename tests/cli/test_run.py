@@ -39,19 +39,22 @@ def test_a_mistake_is_one_line_that_helps_and_trains_nothing(
     assert not list(tmp_path.glob("runs/*/metrics.jsonl"))
 
 
-@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("sent", "status", "inherited"),
+    [(signal.SIGINT, 130, signal.SIG_DFL), (signal.SIGTERM, 143, signal.SIG_IGN)],
+)
 def test_ctrl_c_stops_cleanly_keeps_what_is_done_and_says_how_to_go_on(
-    tmp_path: Path, sent: signal.Signals, status: int
+    tmp_path: Path, sent: signal.Signals, status: int, inherited: signal.Handlers
 ) -> None:
-    """`kill` and schedulers send SIGTERM, which ended a run without the checkpoint of Ctrl-C."""
+    """`kill` and schedulers send SIGTERM, also to a run that a script put into the background,
+    which has Ctrl-C ignored: such a one went on to its end."""
     process = subprocess.Popen(
         [*MAIN, "run", "--recipe", "smoke", "--name", "mine"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell that runs these tests in the background has SIGINT ignored, and children inherit.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, inherited),  # children inherit it
     )
     metrics = tmp_path / "runs/mine/metrics.jsonl"
     deadline = time.monotonic() + 300

@@ -1,4 +1,4 @@
-"""Asking: the same words for training and measuring, and points that survive the way there."""
+"""The prompt format: the same words for training and measuring, and points that survive the way there."""
 
 import json
 from dataclasses import replace
