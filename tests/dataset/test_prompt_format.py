@@ -1,4 +1,4 @@
-"""The prompt format: the same words for training and measuring, and points that survive the way there."""
+"""The prompt format: the same words for training and measuring, and points that survive it."""
 
 import json
 from dataclasses import replace
