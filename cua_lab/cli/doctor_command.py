@@ -32,6 +32,6 @@ def doctor() -> None:
         typer.secho(f"not ready: {', '.join(failed)}", fg="red")
         raise typer.Exit(1)
     typer.secho(
-        "ready: `cua-lab smoke` takes under a minute, `make run` eight to ten minutes",
+        "ready: `cua-lab smoke` takes under a minute, `make run` about six",
         fg="green",
     )
