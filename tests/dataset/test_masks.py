@@ -63,9 +63,7 @@ def test_the_prompt_before_each_answer_is_what_the_engine_would_be_sent(tokenize
 
 
 def test_no_token_straddles_the_answers_edge(tokenizer):
-    """The prompt ends in a newline, the answer begins with two: here all three are one id."""
-    together = tokenizer("assistant\n\n\nThere.", add_special_tokens=False)["input_ids"]
-    assert len(together) == 1
+    """The prompt ends in a newline, and the answer begins with two."""
     masked = mask_assistant(tokenizer, conversation())
     first = masked.mask.index(1)
     assert tokenizer.decode(masked.ids[first:]).startswith("\n\nThere.")

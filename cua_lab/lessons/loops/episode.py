@@ -111,11 +111,10 @@ def _send(call: Call, app: App) -> None:
 if __name__ == "__main__":
     player = click_player()
     policy = build_policy(SHAPES["smoke"], corpus_of((player,)), seed=0)
-    losses = list(sft(policy, player, steps=60))
-    print(f"warmed up on demonstrations: loss {losses[0]:.2f} -> {losses[-1]:.2f}")
+    first, *_, last = sft(policy, player, steps=60)
+    print(f"warmed up: loss {first:.2f} -> {last:.2f}; the button, the click, the reward:")
     for start in range(FRESH, FRESH + 5):
         app = player.app_of(start)
         episode = play(policy, app, app.instruction, TOOL, turns=1, max_tokens=32, seed=start)
         reward = click_distance(app.state(), app.size).reward  # from the app's state alone
-        at = episode.calls[0].at if episode.calls else "nowhere"
-        print(f"the button is at {app.target.box.center}, clicked {at}: reward {reward:.2f}")
+        print(f"{app.target.box.center}, clicked {[c.at for c in episode.calls]}: {reward:.2f}")

@@ -111,10 +111,8 @@ def main(loop: type[Grpo], player: ClickPlayer) -> None:
     grpo = loop(policy, player)
     while grpo.state.step < 30:
         reward = grpo.step()
-        print(
-            f"step {grpo.state.step:3}   reward {reward:.3f}  {'#' * round(40 * reward)}",
-            flush=True,
-        )
+        bar = "#" * round(40 * reward)
+        print(f"step {grpo.state.step:3}   reward {reward:.3f}  {bar}", flush=True)
 
 
 if __name__ == "__main__":
