@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 
@@ -21,7 +21,9 @@ from cua_lab.play.worker import Plan
 from cua_lab.serving.continuation import ExactContinuation, continuation_of
 from cua_lab.serving.loopback import open_transport
 from cua_lab.serving.outside import OutsideEngine
+from cua_lab.serving.retrying import RetryTransport
 from cua_lab.serving.shim import ShimTransport
+from cua_lab.waiting import labelled
 
 if TYPE_CHECKING:
     from cua_lab.play.agent import LabAgentConfig
@@ -39,6 +41,8 @@ class UrlWorker:
     timeout_s: float = 120.0
     """Of one episode, grading included."""
     on_episode: Callable[[Episode], None] | None = None
+    retries: int = 3
+    """Of a request that brought no answer."""
     exact: bool = False
     """Whether later turns send the ids on record; sglang only."""
     _continuation: ExactContinuation | None = field(init=False, repr=False)
@@ -87,7 +91,11 @@ class UrlWorker:
         self, plans: Sequence[Plan], seated: Callable[[Plan], Any]
     ) -> list[Episode]:
         def run(plan: Plan) -> Callable[[int], Any]:
-            return lambda _: seated(plan)
+            async def one(k: int) -> Episode:
+                with labelled(f"slot {k}, episode {plan.id}"):
+                    return cast("Episode", await seated(plan))
+
+            return one
 
         return await play_slots(
             [run(plan) for plan in plans], concurrency=self.concurrency, leave=lambda k: None
@@ -96,7 +104,7 @@ class UrlWorker:
     def _shim(self, plan: Plan) -> ShimTransport:
         policy = self.engine.policy
         return ShimTransport(
-            open_transport(self.engine.url),
+            RetryTransport(open_transport(self.engine.url), self.retries),
             dialect=self.engine.dialect,
             seed=plan.seed,
             vocab_size=policy.vocab_size,

@@ -21,6 +21,7 @@ from cua_lab.play.scripted import ScriptedPolicy, ScriptedTransport
 from cua_lab.serving.continuation import ExactContinuation, continuation_of
 from cua_lab.serving.server import create_app
 from cua_lab.serving.shim import ShimTransport
+from cua_lab.waiting import labelled, telling
 
 if TYPE_CHECKING:
     from hud.eval import Task
@@ -87,15 +88,17 @@ class Worker:
                     exact=self._continuation,
                 )
                 transport = OtherScreens(shim, screens(plan)) if screens else shim
-                return await self._one(plan, transport, lambda: tuple(shim.turns))
+                with labelled(f"slot {slots[k]}, episode {plan.id}"):
+                    return await self._one(plan, transport, lambda: tuple(shim.turns))
 
             return run
 
-        return await play_slots(
-            [seated(plan) for plan in plans],
-            concurrency=len(slots),
-            leave=lambda k: self.engine.close_slot(slots[k]),
-        )
+        with telling(self.engine.told):
+            return await play_slots(
+                [seated(plan) for plan in plans],
+                concurrency=len(slots),
+                leave=lambda k: self.engine.close_slot(slots[k]),
+            )
 
     async def play_scripted(
         self, plans: Sequence[Plan], player: Callable[[Plan], ScriptedPolicy]
@@ -104,7 +107,8 @@ class Worker:
 
         def seated(plan: Plan) -> Callable[[int], Any]:
             async def run(_: int) -> Episode:
-                return await self._one(plan, ScriptedTransport(player(plan)), tuple)
+                with labelled(f"episode {plan.id}"):
+                    return await self._one(plan, ScriptedTransport(player(plan)), tuple)
 
             return run
 
