@@ -85,6 +85,14 @@ def serve(
             show_default="only --model itself",
         ),
     ] = None,
+    max_requests: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Requests in work at once; more get 503 and retry-after; embedded.",
+            show_default="128",
+        ),
+    ] = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(help="Name of this machine that requests may use; addresses always may."),
@@ -115,6 +123,7 @@ def serve(
             hosts=frozenset(allowed.lower() for allowed in allow_host or ()),
             origins=frozenset(allow_origin or ()),
             weights=(model, *(weights or ())),
+            max_open=max_requests or 128,
             off_loop=True,
         )
         _serve_embedded(
@@ -130,10 +139,11 @@ def serve(
             threads=threads or 1,
         )
         return
-    if cache_mib is not None:
-        raise LabError(
-            f"--cache-mib is the embedded engine's; give {engine.value} its own flag after --"
-        )
+    for option, given in (("--cache-mib", cache_mib), ("--max-requests", max_requests)):
+        if given is not None:
+            raise LabError(
+                f"{option} is the embedded engine's; give {engine.value} its own flag after --"
+            )
     _serve_real(
         engine.value,
         model,
