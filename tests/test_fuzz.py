@@ -107,7 +107,7 @@ def test_no_bytes_of_an_rfb_server_are_more_than_a_dead_screen(counted: Any) -> 
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         here = Capability.rfb(
-            name="screen", url="rfb://127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+            name="screen", url=f"rfb://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         )
         here.params[same_process.PARAM] = same_process.PROCESS_ID
         client = SimpleNamespace(manifest=SimpleNamespace(bindings=[here]))
