@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cua_lab.dataset.checks import Rules
+from cua_lab.dataset.data_checks import Rules
 from cua_lab.dataset.grounding import read_samples
 from cua_lab.dataset.prompt_format import PromptFormat, read_prompt_format
 from cua_lab.dataset.quality import check_file

@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 from cua_lab.errors import LabError
 from cua_lab.miles.recipe import MilesRecipe, from_args
 from cua_lab.miles.secrets import hide, redacted
+from cua_lab.miles.token_sets import forbidden_ids, stop_ids
 from cua_lab.play.agent import LabAgentConfig, agent_config
 from cua_lab.play.episode import play
 from cua_lab.play.episode_samples import episode_samples
@@ -78,8 +79,6 @@ class EpisodeRunner:
     @classmethod
     def open(cls, args: Any) -> EpisodeRunner:
         """From Miles' args."""
-        from cua_lab.miles.token_sets import forbidden_ids, stop_ids
-
         recipe = from_args(args)
         runtime = recipe.runtime
         hide()

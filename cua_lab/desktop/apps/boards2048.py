@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from cua_lab.desktop.apps import rules2048
-from cua_lab.desktop.apps.reading import largest_pair
 from cua_lab.desktop.apps.rules2048 import DIRECTIONS, SIDE, Board, Direction
+from cua_lab.desktop.apps.transcripts import largest_pair
 from cua_lab.errors import LabError
 
 MOST_MERGES = 3
