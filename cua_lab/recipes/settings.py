@@ -34,6 +34,9 @@ class RunSettings:
     stop_after_ungraded_steps: Count = 3
     """GRPO steps in a row without one graded episode after which the run stops and counts the
     causes; an evaluation without one stops it at once."""
+    watchdog_minutes: NonNegative = 10.0
+    """Without an episode or a step that ended, after so long a run says what each of its episodes
+    waits for, as it does at once on `kill -USR1`; 0 says nothing by itself."""
     parallel_stages: Count | None = None
     """Stages at once, each in a process, with the same results: half the time for two of them on
     two cores. `None`: as many as there are cores for their threads; one with a server outside."""
@@ -58,6 +61,9 @@ class EngineSettings:
     """Requests decoded together."""
     cache_mib: Count = 256
     """Of prefixes kept between the turns of a conversation; embedded."""
+    retries: Natural = 3
+    """How often a request that brought no answer (no connection, 429, 502, 503, 504) is sent again,
+    after 0.5, 1, 2, ... s; the same seed draws the same tokens. vllm and sglang."""
 
     def __post_init__(self) -> None:
         outside = {"url": self.url, "model": self.model, "flags": self.flags or None}
@@ -138,6 +144,9 @@ class ToolSettings(ToolConfig):
     """At least this long after the action; more where many browsers share few cores."""
     at_most_ms: Natural = 1000
     """A page that never rests is shown after this."""
+    screen_timeout_s: Annotated[float, Range(0.1)] = 30.0
+    """A screen that sends no frame for this long, and none on a new connection, is dead: longer
+    than a machine that was put to sleep for a moment, or stopped, is away."""
     settle: Settle = field(init=False)
     """Made of the three."""
 

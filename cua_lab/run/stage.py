@@ -56,6 +56,7 @@ from cua_lab.training.trainer import GRPOTrainer, advantages_of
 from cua_lab.training.warmup import sft_steps
 from cua_lab.viz.frames import frames_of
 from cua_lab.viz.payload import viewer_payload
+from cua_lab.waiting import progressed
 
 if TYPE_CHECKING:
     from cua_lab.dataset.prompt_format import PromptFormat
@@ -146,6 +147,7 @@ class StageRun:
                 self.tally.add_work(sft=metrics.sequence_tokens)
                 check = await self._check(metrics.step) if _due(metrics.step, sft) else None
                 self._record_sft(metrics, check)
+                progressed()
                 progress.update()
                 shown = {} if check is None else {"success": f"{check:.2f}"}
                 progress.set_postfix(loss=f"{metrics.loss:.3f}", **shown, refresh=False)
@@ -225,6 +227,7 @@ class StageRun:
         episodes = self._judged(episodes, made)
         graded.see(episodes, f"{self.setup.stage.name}, GRPO step {step + 1}")
         metrics = trainer.step(samples)
+        progressed()
         self.engine.weights_updated(f"{self.setup.stage.name}-{trainer.state.step}")
         seen = measure(episodes)
         self.tally.add_samples(samples)
@@ -422,10 +425,10 @@ class StageRun:
         *,
         pictured: Collection[str] = (),
     ) -> None:
+        """A line each; those are pictured, too, that are the first to fail for their cause."""
+        shown = {*pictured, *self.tally.add_causes(episodes)}
         for episode in episodes:
-            frames, end = (
-                self._save_frames(episode, phase) if episode.id in pictured else ([], None)
-            )
+            frames, end = self._save_frames(episode, phase) if episode.id in shown else ([], None)
             row = episode_row(episode, frames, end, **self._record(phase, step))
             self.folder.append("episodes.jsonl", episode_row_record(row))
 
