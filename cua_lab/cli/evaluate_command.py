@@ -54,7 +54,7 @@ def evaluate(
     ] = "own",
     env: Annotated[
         str | None,
-        typer.Option(help="Play this HUD env instead: lab, browser, miniwob, or a package."),
+        typer.Option(help="Play this HUD env: lab, browser, miniwob, injection, or a package."),
     ] = None,
     task: Annotated[
         list[str] | None, typer.Option(help="Slug or template of --env; may be given again.")
