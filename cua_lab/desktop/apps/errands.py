@@ -20,6 +20,7 @@ from cua_lab.desktop.apps.base import Painted
 from cua_lab.desktop.apps.todo import CHORES, Item
 from cua_lab.desktop.apps.todo_view import DONE, REMOVE
 from cua_lab.desktop.geometry import Box
+from cua_lab.desktop.screen_context import Element
 from cua_lab.errors import LabError
 
 OPEN: paint.Colour = (240, 196, 64)
@@ -69,6 +70,19 @@ class Errands(Painted):
             "items": [{"text": item.text, "done": item.done} for item in self.items],
             "open": self._open,
         }
+
+    def element_at(self, at: tuple[int, int]) -> Element | None:
+        """The errand or the bar at a point of the screen."""
+        name = self._at(*at)
+        if name is None:
+            return None
+        if name == "delete":
+            return Element("button", DELETE_ALL, "button")
+        return Element("checkbox", self.items[int(name)].text, "checkbox")
+
+    def focused_element(self) -> Element | None:
+        """Keys do nothing here."""
+        return None
 
     def key(self, keysym: int, down: bool) -> None:
         """Errands are clicked."""
