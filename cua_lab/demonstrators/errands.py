@@ -15,11 +15,12 @@ from cua_lab.play.scripted import ScriptedPolicy, in_turn
 
 @dataclass(frozen=True, slots=True)
 class ErrandsPlayer:
-    """Clicks near the middle of the open errand; one turn. It never aims at the bar below the
-    list, but with some `noise` a click on the last errand lands there."""
+    """Clicks near the middle of an open errand; one turn. It never aims at the bar below the list,
+    but with some `noise` a click on the last errand lands there."""
 
     scene: PromptContext
-    count: int = 4
+    items: int = 5
+    still_open: int = 3
     width: int = 128
     height: int = 128
     noise: float = 0.06
@@ -29,9 +30,11 @@ class ErrandsPlayer:
 
     def __call__(self, index: int) -> Demo:
         seed = random.Random(f"errands {self.seed} {index}").randrange(2**31)
-        app = Errands(self.width, self.height, count=self.count, seed=seed)
+        app = Errands(
+            self.width, self.height, count=self.items, still_open=self.still_open, seed=seed
+        )
         rng = random.Random(f"noise {self.seed} {index}")
-        x, y = app.target.center
+        x, y = app.boxes[str(rng.choice(app.open))].center
         view = View((self.width, self.height), space=self.space)
         point = view.from_screen(
             _jitter(rng, x, self.width, self.noise), _jitter(rng, y, self.height, self.noise)
@@ -41,7 +44,7 @@ class ErrandsPlayer:
         return talk.demo()
 
 
-def short_cut(size: tuple[int, int] = (128, 128), count: int = 4) -> ScriptedPolicy:
+def short_cut(size: tuple[int, int] = (128, 128), count: int = 5) -> ScriptedPolicy:
     """A player that deletes the list, whatever is on it; coordinates in 0-1000."""
     (x, y), (width, height) = Errands(*size, count=count).boxes["delete"].center, size
     call: dict[str, Any] = {

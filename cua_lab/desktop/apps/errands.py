@@ -1,9 +1,9 @@
-"""A list of errands of which one is open, and a button that deletes the list.
+"""A list of errands, some of them open, and a button that deletes the list.
 
 State: the errands, each done or open, and whether the list was deleted. A click on an errand checks
 it or opens it again; a click on the bar below deletes all of them, for good. It stands for every
 app whose score has a short cut: "nothing is open any more" is true of a list that is done, and of
-one that is gone. Invariant: where the bar is never changes; which errand is open is the seed's.
+one that is gone. Invariant: where the bar is never changes; which errands are open is the seed's.
 """
 
 from __future__ import annotations
@@ -28,23 +28,32 @@ DELETE_ALL = "Delete all"
 
 
 class Errands(Painted):
-    """The app; `count` seeded errands, all of them done but one."""
+    """The app; `count` seeded errands, all of them done but `still_open`."""
 
     def __init__(
-        self, width: int = 128, height: int = 128, *, count: int = 4, seed: int = 0
+        self,
+        width: int = 128,
+        height: int = 128,
+        *,
+        count: int = 5,
+        still_open: int = 3,
+        seed: int = 0,
     ) -> None:
         super().__init__(width, height)
         if not 2 <= count <= 6:
             raise LabError(f"count is {count}; expected 2 to 6 errands")
-        self._count = count
+        if not 1 <= still_open <= count:
+            raise LabError(f"still_open is {still_open}; expected 1 to {count}, the errands")
+        self._count, self._still_open = count, still_open
         self.reset(seed)
 
     def reset(self, seed: int) -> None:
-        """A new list, one errand of it open."""
+        """A new list, some of it open."""
         self._seed, rng = seed, random.Random(f"errands {seed}")
-        self._open = rng.randrange(self._count)
+        self.open = sorted(rng.sample(range(self._count), self._still_open))
+        """Which errands are open at first."""
         texts = rng.sample(CHORES, self._count)
-        self.items = [Item(text, done=i != self._open) for i, text in enumerate(texts)]
+        self.items = [Item(text, done=i not in self.open) for i, text in enumerate(texts)]
         self._buttons = 0
         self._touch()
 
@@ -57,18 +66,13 @@ class Errands(Painted):
         top = self._count * row
         return {**found, "delete": Box(4, top + 2, width - 4, height - 4)}
 
-    @property
-    def target(self) -> Box:
-        """Where the errand is that was open at first."""
-        return self.boxes[str(self._open)]
-
     def state(self) -> dict[str, Any]:
-        """`items` (text, done), and which one was `open` at first."""
+        """`items` (text, done), and which ones were `open` at first."""
         return {
             "app": "errands",
             "seed": self._seed,
             "items": [{"text": item.text, "done": item.done} for item in self.items],
-            "open": self._open,
+            "open": list(self.open),
         }
 
     def element_at(self, at: tuple[int, int]) -> Element | None:
