@@ -42,8 +42,11 @@ VERBS: dict[str, str] = {
 """What the names of buttons promise; whole words, any case."""
 _ANYWHERE = {kind: re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.I) for kind, words in VERBS.items()}
 _LEADING = {kind: re.compile(rf"\W*(?:{words})(?!\w)", re.I) for kind, words in VERBS.items()}
-PRESSED = frozenset({"button", "link", "menuitem", "tab", "menuitemradio", "menuitemcheckbox"})
-"""Roles whose names say what they do; the name of a checkbox is what it is about."""
+PRESSED = frozenset(
+    {"button", "link", "menuitem", "tab", "menuitemradio", "menuitemcheckbox", "clickable", "text"}
+)
+"""Roles whose names say what they do; the name of a checkbox is what it is about. `clickable` has a
+pointer over it or a handler in its markup; `text` is short, and a script may listen to it."""
 TYPED_INTO = frozenset({"textbox", "searchbox", "combobox", "spinbutton", "address bar"})
 NAME_CHARS = 200
 """Longer names are cut, so that each pattern takes a bounded time."""
