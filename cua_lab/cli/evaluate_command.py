@@ -52,7 +52,8 @@ FileSpace = Annotated[
 Root = Annotated[Path | None, typer.Option(help="Folder of the screenshots; default: FILE's own.")]
 Screens = Annotated[str, typer.Option(help="own; shuffled or blank: does it use the screen?")]
 Env = Annotated[
-    str | None, typer.Option(help="Play this HUD env instead: lab, browser, miniwob, or a package.")
+    str | None,
+    typer.Option(help="Play this HUD env: lab, browser, miniwob, injection, or a package."),
 ]
 Tasks = Annotated[
     list[str] | None, typer.Option(help="Slug or template of --env; may be given again.")

@@ -84,9 +84,13 @@ PREFERENCES = {
     "download_bubble": {"enabled": False},
     "printing": {"enabled": False},
     "incognito": {"mode_availability": 1},  # none
+    "policy": {
+        "url_blocklist": ["file://*", "chrome://*", "view-source:*", "devtools://*", "ftp://*"]
+    },
 }
-"""No bubbles, no print dialog, and nothing that one episode types is offered
-to the next."""
+"""No bubbles, no print dialog, and nothing that one episode types is offered to the next. The last
+is what the policy URLBlocklist sets: Ctrl+N opens a window with an address bar, and an address such
+as file:///etc/passwd typed there showed the file to whoever looks at the screen."""
 LOCAL_STATE = {"select_file_dialogs": {"allowed": False}}
 """What the policy AllowFileSelectionDialogs sets: a dialog of the toolkit's own keeps the keyboard,
 and every later episode on that screen is deaf (browser-use/browser-use#4681)."""
