@@ -11,6 +11,7 @@ from cua_lab.cli import (  # noqa: F401
     doctor_command,
     evaluate_command,
     miles_command,
+    new_command,
     report_command,
     run_command,
     serve_command,
