@@ -16,4 +16,5 @@ from cua_lab.cli import (  # noqa: F401
     run_command,
     serve_command,
     sft_command,
+    show_command,
 )

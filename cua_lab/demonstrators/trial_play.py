@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cua_lab.computer.config import ToolConfig
+from cua_lab.computer.coordinates import Space
 from cua_lab.computer.schema import tool_schema
 from cua_lab.demonstrators import players_of
 from cua_lab.demonstrators.demos import PromptContext
@@ -27,7 +28,7 @@ from cua_lab.play.scripted import ScriptedPolicy, ScriptedTransport, in_turn
 if TYPE_CHECKING:
     from cua_lab.env_package import EnvPackage
 
-SPACE = "0-1000"
+SPACE: Space = "0-1000"
 
 
 async def try_out(package: EnvPackage, *, episodes: int = 8) -> tuple[list[Episode], list[Episode]]:

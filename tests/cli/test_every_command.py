@@ -146,6 +146,13 @@ MISTAKES: dict[str, list[list[str]]] = {
         ["--data", "BINARY"],
         ["--data", "FILE", "--name", "../x", "--overwrite"],
     ],
+    "show": [
+        ["absent"],
+        ["FOLDER"],
+        ["BROKENRUN"],
+        ["RUN", "--episode", "nope"],
+        ["RUN", "--best", "--failures"],
+    ],
     "smoke": [["--set", "x"], ["--set", "grpo.steps=-1"]],
 }
 """Of each command, some of what people get wrong. Words in capitals are made by the fixture."""
