@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cua_lab.cli.app import app
+from cua_lab.cli.root import app
 from cua_lab.cli.runs import RUNS, run_path, stoppable
 from cua_lab.errors import LabError
 from cua_lab.recipes.loader import FOLDER, about, changes, load_recipe, recipe_names

@@ -1,43 +1,22 @@
 """Every number a run can be given, with its default and its allowed range.
 
 Data model: `Recipe` = how to run and to serve, plus stages; a `Stage` trains one policy on one
-task: `policy`, `tasks`, `tool`, `agent`, `sft`, `grpo`, `eval`. Invariant: this module is the only
-place of a default, and it imports nothing heavy; YAML files hold what differs, and why.
+task: `policy`, `tasks`, `tool`, `agent`, `sft`, `grpo`, `eval`. Invariant: a default stands here or
+in the class of a lower room that a section extends (`policy.shape`, `computer.config`), and nothing
+heavy is imported; YAML files hold what differs, and why.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-if TYPE_CHECKING:
-    from cua_lab.computer.config import ToolConfig
-    from cua_lab.policy.model import Shape
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Allowed numbers, ends included."""
-
-    low: float = -math.inf
-    high: float = math.inf
-
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high
-
-    def __str__(self) -> str:
-        if math.isinf(self.high):
-            return f"of at least {self.low:g}"
-        return f"from {self.low:g} to {self.high:g}"
-
-
-Count = Annotated[int, Range(1)]
-Natural = Annotated[int, Range(0)]
-Share = Annotated[float, Range(0, 1)]
-Rate = Annotated[float, Range(0, 0.1)]
-NonNegative = Annotated[float, Range(0)]
+from cua_lab.computer.config import ToolConfig
+from cua_lab.computer.coordinates import Space
+from cua_lab.computer.settling import NoSettle, QuietFramebuffer, Settle
+from cua_lab.policy.shape import Shape
+from cua_lab.ranges import Count, Natural, NonNegative, Range, Rate, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,39 +71,11 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicySettings:
+class PolicySettings(Shape):
     """The network: a checkpoint folder, or the shape of a new small Qwen3-VL."""
 
     checkpoint: str | None = None
-    """Start from this folder; the shape below is then not used."""
-    hidden: Count = 96
-    layers: Count = 3
-    heads: Count = 4
-    """Of the text model; vLLM on a CPU needs hidden / heads of at least 32."""
-    vision_hidden: Count = 64
-    vision_depth: Count = 2
-    grid_side: Count = 8
-    """Side of the grid of vision positions: screen pixels / 16."""
-    init_std: Annotated[float, Range(1e-3, 1)] = 0.08
-    patch_std: Annotated[float, Range(1e-3, 1)] = 0.01
-    """How loud pixels are at first: pages of white, grey and thin lines differ from each other a
-    third as much as screens with red buttons, and want 0.05."""
-
-    def shape(self) -> Shape:
-        """The same as the policy room's dataclass."""
-        # Here and below: a recipe is checked in .2 s, before torch is imported.
-        from cua_lab.policy.model import Shape
-
-        return Shape(
-            hidden=self.hidden,
-            layers=self.layers,
-            heads=self.heads,
-            vision_hidden=self.vision_hidden,
-            vision_depth=self.vision_depth,
-            grid_side=self.grid_side,
-            init_std=self.init_std,
-            patch_std=self.patch_std,
-        )
+    """Start from this folder; the shape is then not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +123,10 @@ def _repeats(values: list[Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolSettings:
-    """The `computer` tool; the defaults are for the embedded desktop and the small policy."""
+class ToolSettings(ToolConfig):
+    """The `computer` tool, with defaults for the embedded desktop and the small policy."""
 
-    actions: tuple[str, ...] | None = None
-    """What is offered; `None` is all. The schema is in every prompt, so fewer are cheaper."""
-    screenshot_width: Count | None = None
-    """px; image tokens grow with its square. `None`: as wide as the desktop."""
-    coordinate_space: Literal["pixels", "0-1000", "0-1"] = "0-1000"
+    coordinate_space: Space = "0-1000"
     max_keys_per_call: Count = 20
     """Longer lists come back as a tool error."""
     pace_ms: Natural = 0
@@ -191,22 +138,15 @@ class ToolSettings:
     """At least this long after the action; more where many browsers share few cores."""
     at_most_ms: Natural = 1000
     """A page that never rests is shown after this."""
+    settle: Settle = field(init=False)
+    """Made of the three."""
 
-    def config(self) -> ToolConfig:
-        """As the tool takes it."""
-        from cua_lab.computer.config import ACTIONS, ToolConfig
-        from cua_lab.computer.settling import NoSettle, QuietFramebuffer
-
-        return ToolConfig(
-            actions=self.actions or ACTIONS,
-            screenshot_width=self.screenshot_width,
-            coordinate_space=self.coordinate_space,
-            max_keys_per_call=self.max_keys_per_call,
-            pace_ms=self.pace_ms,
-            settle=QuietFramebuffer(self.quiet_ms, self.react_ms, self.at_most_ms)
-            if self.quiet_ms
-            else NoSettle(),
-        )
+    def __post_init__(self) -> None:
+        settle: Settle = NoSettle()
+        if self.quiet_ms:
+            settle = QuietFramebuffer(self.quiet_ms, self.react_ms, self.at_most_ms)
+        object.__setattr__(self, "settle", settle)
+        ToolConfig.__post_init__(self)  # super() does not find its way in a class with slots
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cua_lab import files
-from cua_lab.dataset.prompt_format import asking_of
+from cua_lab.dataset.prompt_format import prompt_format_of
 from cua_lab.demonstrators import players_of
 from cua_lab.demonstrators.recorder import Recorder
 from cua_lab.play.ablation import blank, screens_of
@@ -155,7 +155,7 @@ class StageRun:
         self.engine.weights_updated(f"{stage.name}-0")
         with files.writing_folder(self.folder.warm_up(stage.name)) as warm:
             self.policy.save(warm)
-            self._asking().save(warm)
+            self._prompt_format().save(warm)
             write_manifest(warm)
         self.state.warm = True
         self._save()
@@ -448,14 +448,14 @@ class StageRun:
             trainer,
             keep=self.setup.recipe.run.keep_checkpoints,
             extra={"progress": to_json(self.progress.record(self.folder))},
-            beside=self._asking().save,
+            beside=self._prompt_format().save,
         )
         self._save()
 
-    def _asking(self) -> PromptFormat:
+    def _prompt_format(self) -> PromptFormat:
         """How the policy is asked, for whoever evaluates or serves a checkpoint."""
         config = self.setup.config
-        return asking_of(
+        return prompt_format_of(
             self.policy,
             system=config.system_prompt,
             tool=config.tool,
