@@ -20,7 +20,8 @@ import yaml
 
 from cua_lab.errors import LabError
 from cua_lab.files import read_text
-from cua_lab.recipes.settings import Range, Recipe, Stage
+from cua_lab.recipes.ranges import Range
+from cua_lab.recipes.settings import Recipe, Stage
 from cua_lab.recipes.source import Override, Places, Source, join, read_yaml
 
 FOLDER = Path(__file__).parent

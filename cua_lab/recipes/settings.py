@@ -1,43 +1,23 @@
 """Every number a run can be given, with its default and its allowed range.
 
 Data model: `Recipe` = how to run and to serve, plus stages; a `Stage` trains one policy on one
-task: `policy`, `tasks`, `tool`, `agent`, `sft`, `grpo`, `eval`. Invariant: this module is the only
-place of a default, and it imports nothing heavy; YAML files hold what differs, and why.
+task: `policy`, `tasks`, `tool`, `agent`, `sft`, `grpo`, `trainer`, `eval`. Invariant: this module
+and `trainer_settings` are the only places of a default, and they import nothing heavy; YAML files
+hold what differs, and why.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from cua_lab.recipes.ranges import Count, Natural, NonNegative, Range, Rate, Share
+from cua_lab.recipes.trainer_settings import TrainerSettings
+
 if TYPE_CHECKING:
     from cua_lab.computer.config import ToolConfig
     from cua_lab.policy.model import Shape
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Allowed numbers, ends included."""
-
-    low: float = -math.inf
-    high: float = math.inf
-
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high
-
-    def __str__(self) -> str:
-        if math.isinf(self.high):
-            return f"of at least {self.low:g}"
-        return f"from {self.low:g} to {self.high:g}"
-
-
-Count = Annotated[int, Range(1)]
-Natural = Annotated[int, Range(0)]
-Share = Annotated[float, Range(0, 1)]
-Rate = Annotated[float, Range(0, 0.1)]
-NonNegative = Annotated[float, Range(0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +330,7 @@ class Stage:
     agent: AgentSettings = field(default_factory=AgentSettings)
     sft: SftSettings = field(default_factory=SftSettings)
     grpo: GrpoSettings = field(default_factory=GrpoSettings)
+    trainer: TrainerSettings = field(default_factory=TrainerSettings)
     eval: EvalSettings = field(default_factory=EvalSettings)
 
     def __post_init__(self) -> None:
