@@ -22,8 +22,8 @@ from typing import Any
 
 from cua_lab.dataset import spaces
 from cua_lab.dataset.actions import ACTIONS, FROM_TOOL, SAME
-from cua_lab.dataset.files import show
 from cua_lab.dataset.grounding import GroundingSample, from_row, point_of
+from cua_lab.dataset.jsonl import show
 from cua_lab.dataset.message_parts import messages_of, parts_of
 from cua_lab.dataset.spaces import Point, Space
 from cua_lab.errors import LabError

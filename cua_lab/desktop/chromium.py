@@ -16,6 +16,7 @@ import contextlib
 import itertools
 import json
 import shutil
+import socket
 from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -151,6 +152,10 @@ class ChromiumDesktop:
     def port(self) -> int:
         """The RFB port."""
         return self._need(self._xvnc).port
+
+    def hold_port(self) -> socket.socket:
+        """Keep the RFB port for a desktop that is to boot on it after this one; close it then."""
+        return self._need(self._xvnc).held.dup()
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -405,6 +410,8 @@ class ChromiumDesktop:
             await self._cdp.close()
         if guard is not None:
             await guard.close()
+        if self._xvnc is not None:
+            self._xvnc.held.close()
         await self._proxy.close()
 
     @staticmethod

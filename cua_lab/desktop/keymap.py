@@ -64,7 +64,11 @@ async def restore_keymap(display: int, wanted: Keymap) -> bool:
 
 
 async def _connect(display: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_unix_connection(SOCKET.format(display))
+    path = SOCKET.format(display)
+    try:  # Linux's own name for it, which is the living server's alone; anybody can remove a file
+        reader, writer = await asyncio.open_unix_connection(f"\0{path}")
+    except (OSError, ValueError):
+        reader, writer = await asyncio.open_unix_connection(path)
     writer.write(SETUP)
     accepted, length = struct.unpack("<B5xH", await reader.readexactly(8))
     await reader.readexactly(4 * length)

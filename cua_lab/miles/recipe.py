@@ -19,8 +19,8 @@ import yaml
 
 from cua_lab.errors import LabError
 from cua_lab.files import read_text
+from cua_lab.ranges import Count, NonNegative, Range, Rate, Share
 from cua_lab.recipes.loader import build_settings, to_tree
-from cua_lab.recipes.ranges import Count, NonNegative, Range, Rate, Share
 from cua_lab.recipes.settings import AgentSettings, ToolSettings
 from cua_lab.recipes.source import Override, Places, read_yaml
 

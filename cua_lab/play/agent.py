@@ -31,11 +31,14 @@ from cua_lab.computer.screen import connect
 from cua_lab.computer.tool import ComputerTool
 from cua_lab.hud_quirks import forget_hud_account, silence_cancelled_streams
 from cua_lab.pictures import data_url_of
+from cua_lab.serving.sampling_request import sampling_request
 
 if TYPE_CHECKING:
     from hud.agents.tool_agent import RunState
     from hud.eval.run import Run
     from openai.types.chat import ChatCompletionMessageParam
+
+    from cua_lab.recipes.settings import AgentSettings
 
 SCREEN = "screen"
 SYSTEM_PROMPT = """\
@@ -59,6 +62,30 @@ class LabAgentConfig(OpenAIChatConfig):
     first_screenshot: bool = True
     use_hud_account: bool = False
     """Whether HUD may use an API key that it finds: telemetry and tracing on its platform."""
+
+
+def agent_config(
+    agent: AgentSettings,
+    tool: ToolConfig,
+    *,
+    model: str,
+    **sampling: Any,
+) -> LabAgentConfig:
+    """From settings to what drives an episode; every path to a policy's config goes through here.
+
+    `sampling` are arguments of `sampling_request` that differ from the settings: other limits, no
+    token ids, more options.
+    """
+    request = {"temperature": agent.temperature, "max_tokens": agent.max_tokens, "token_ids": True}
+    return LabAgentConfig(
+        model=model,
+        system_prompt=SHORT_SYSTEM_PROMPT if agent.short_prompt else SYSTEM_PROMPT,
+        tool=tool,
+        first_screenshot=agent.first_screenshot,
+        max_steps=agent.max_turns,
+        stop_on=set(agent.stop_on),
+        completion_kwargs=sampling_request(**(request | sampling)),
+    )
 
 
 class LabAgent(OpenAIChatAgent):

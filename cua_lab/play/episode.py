@@ -12,10 +12,10 @@ or one that is none, make a `failed` episode with no reward and the cause in wor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import httpx
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from cua_lab.play.agent import LabAgentConfig
 
+P = TypeVar("P")
+R = TypeVar("R")
 Status = Literal["completed", "truncated", "failed"]
 TRUNCATIONS = frozenset({"length", "max_tokens", "malformed_tool_call"})
 """HUD's stop reasons of an episode that an unusable answer ended."""
@@ -283,24 +285,30 @@ def _screenshots(run: Run) -> tuple[bytes, ...]:
 
 
 async def play_slots(
-    plans: list[Callable[[int], Any]], *, concurrency: int, leave: Callable[[int], None]
-) -> list[Any]:
+    plans: Sequence[P],
+    play_one: Callable[[P, int], Awaitable[R]],
+    *,
+    concurrency: int,
+    leave: Callable[[int], None] = lambda k: None,
+) -> list[R]:
     """Play plans over `concurrency` slots: slot k plays plans k, k + concurrency, ... in turn.
+
+    `play_one` is given a plan and the number of its slot; results stand in the order of the plans.
 
     Which slot plays what never depends on time, so the engine's rounds, and with them every token,
     are the same in each run. `leave(k)` tells the engine that slot k asks no more, also when its
     last episode failed: a round that waits for a dead slot would wait forever.
     """
-    results: list[Any] = [None] * len(plans)
+    results: dict[int, R] = {}
 
     async def slot(k: int) -> None:
         try:
             for index in range(k, len(plans), concurrency):
-                results[index] = await plans[index](k)
+                results[index] = await play_one(plans[index], k)
         finally:
             leave(k)
 
     async with asyncio.TaskGroup() as group:
         for k in range(min(concurrency, len(plans))):
             group.create_task(slot(k))
-    return results
+    return [results[index] for index in range(len(plans))]

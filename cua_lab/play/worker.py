@@ -75,24 +75,22 @@ class Worker:
             min(self.concurrency, len(plans)), limit_s=self.timeout_s * PATIENCE
         )
 
-        def seated(plan: Plan) -> Callable[[int], Any]:
-            async def run(k: int) -> Episode:
-                shim = ShimTransport(
-                    httpx.ASGITransport(self._app),
-                    dialect="sglang",
-                    slot=slots[k],
-                    seed=plan.seed,
-                    vocab_size=self.engine.policy.vocab_size,
-                    stop_ids=frozenset(self.engine.policy.stop_ids),
-                    exact=self._continuation,
-                )
-                transport = OtherScreens(shim, screens(plan)) if screens else shim
-                return await self._one(plan, transport, lambda: tuple(shim.turns))
-
-            return run
+        async def play_one(plan: Plan, k: int) -> Episode:
+            shim = ShimTransport(
+                httpx.ASGITransport(self._app),
+                dialect="sglang",
+                slot=slots[k],
+                seed=plan.seed,
+                vocab_size=self.engine.policy.vocab_size,
+                stop_ids=frozenset(self.engine.policy.stop_ids),
+                exact=self._continuation,
+            )
+            transport = OtherScreens(shim, screens(plan)) if screens else shim
+            return await self._one(plan, transport, lambda: tuple(shim.turns))
 
         return await play_slots(
-            [seated(plan) for plan in plans],
+            plans,
+            play_one,
             concurrency=len(slots),
             leave=lambda k: self.engine.close_slot(slots[k]),
         )
@@ -102,14 +100,10 @@ class Worker:
     ) -> list[Episode]:
         """A function plays instead of a model."""
 
-        def seated(plan: Plan) -> Callable[[int], Any]:
-            async def run(_: int) -> Episode:
-                return await self._one(plan, ScriptedTransport(player(plan)), tuple)
-
-            return run
-
         return await play_slots(
-            [seated(plan) for plan in plans], concurrency=self.concurrency, leave=lambda k: None
+            plans,
+            lambda plan, _: self._one(plan, ScriptedTransport(player(plan)), tuple),
+            concurrency=self.concurrency,
         )
 
     async def _one(

@@ -16,32 +16,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from cua_lab.policy.protocols import Network, Tokenizer
+from cua_lab.policy.shape import Shape
 
 EQUAL = "_cua_lab_equal_lengths"
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The size of a small Qwen3-VL and how its weights start."""
-
-    hidden: int
-    layers: int
-    vision_hidden: int
-    heads: int = 4
-    """Of the text model; the vision tower has four."""
-    mlp_ratio: int = 4
-    vision_depth: int = 2
-    deepstack: tuple[int, ...] = (0,)
-    """Vision blocks whose features join the first text layers."""
-    grid_side: int = 8
-    """Side of the learned grid of vision positions: one row per 16 px of a 128 px screen."""
-    rope_theta: float = 100.0
-    """Episodes are short: Qwen's 5e6 leaves most rotary pairs still over 200 tokens."""
-    init_std: float = 0.08
-    patch_std: float = 0.01
-    position_std: float = 0.5
-    """Strong positions from the start are what lets clicks find their place."""
-
 
 SHAPES = {
     "smoke": Shape(hidden=64, layers=2, vision_hidden=32),

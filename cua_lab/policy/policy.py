@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from cua_lab.errors import LabError
-from cua_lab.policy.model import Shape, build_model, speed_up
+from cua_lab.policy.model import build_model, speed_up
 from cua_lab.policy.protocols import Network, Tokenizer
+from cua_lab.policy.shape import Shape
 from cua_lab.policy.tokenizer import Corpus, load_tokenizer, token_ids, train_tokenizer
 from cua_lab.policy.vision import Vision, build_processor
 from cua_lab.policy.weight_files import weight_files

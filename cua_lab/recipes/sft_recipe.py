@@ -17,8 +17,8 @@ import yaml
 
 from cua_lab.errors import LabError
 from cua_lab.files import read_text
+from cua_lab.ranges import Count, Natural, Range, Rate, Share
 from cua_lab.recipes.loader import FOLDER, build_settings, recipe_file, to_tree
-from cua_lab.recipes.ranges import Count, Natural, Range, Rate, Share
 from cua_lab.recipes.settings import PolicySettings
 from cua_lab.recipes.source import Override, Places, read_yaml
 from cua_lab.recipes.trainer_settings import LoraSettings

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from cua_lab.recipes.ranges import Count, Range
+from cua_lab.ranges import Count, Range
 
 
 @dataclass(frozen=True, slots=True)

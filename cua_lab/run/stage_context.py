@@ -17,14 +17,13 @@ from cua_lab.demonstrators.recorder import Recorder
 from cua_lab.env_package import EnvPackage, env_package
 from cua_lab.errors import LabError
 from cua_lab.hud_quirks import template_parameters
-from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
+from cua_lab.play.agent import LabAgentConfig, agent_config
 from cua_lab.play.runtimes import make_runtime
 from cua_lab.play.worker import Plan
 from cua_lab.policy.policy import build_policy, load_policy
 from cua_lab.policy.template import render_text
 from cua_lab.recipes import Recipe, Stage
 from cua_lab.seeds import derive_seed
-from cua_lab.serving.sampling_request import sampling_request
 from cua_lab.stitching.template_check import check_template
 from cua_lab.tasks import with_args
 
@@ -125,23 +124,11 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
     """Check a stage against its env package and build what plays it."""
     package = env_package(stage.tasks.package)
     _check_ablations(package, stage)
-    agent = stage.agent
-    config = LabAgentConfig(
-        model="policy",
-        system_prompt=SHORT_SYSTEM_PROMPT if agent.short_prompt else SYSTEM_PROMPT,
-        tool=stage.tool.config(),
-        first_screenshot=agent.first_screenshot,
-        max_steps=agent.max_turns,
-        stop_on=set(agent.stop_on),
-        completion_kwargs=sampling_request(
-            temperature=agent.temperature, max_tokens=agent.max_tokens, token_ids=True
-        ),
-    )
     return StageContext(
         recipe=recipe,
         stage=stage,
         variants=_variants(package, stage),
-        config=config,
+        config=agent_config(stage.agent, stage.tool, model="policy"),
         runtime=make_runtime(
             stage.tasks.package,
             stage.tasks.runtime,
@@ -244,11 +231,11 @@ def demonstrator_of(setup: StageContext) -> Demonstrator:
     return lambda index: each[index % len(each)](index // len(each))
 
 
-def new_policy(setup: StageContext, demonstrator: Demonstrator) -> Policy:
+def new_policy(setup: StageContext, demonstrator: Demonstrator, dtype: str = "float32") -> Policy:
     """The policy before the warm-up: a checkpoint, or a small one with random weights."""
     settings = setup.stage.policy
     if settings.checkpoint is not None:
-        policy = load_policy(settings.checkpoint)
+        policy = load_policy(settings.checkpoint, dtype=dtype)
         if setup.stage.agent.after_rewrite != "split":
             demo = demonstrator(0)
             check_template(
@@ -259,7 +246,7 @@ def new_policy(setup: StageContext, demonstrator: Demonstrator) -> Policy:
             )
         return policy
     return build_policy(
-        settings.shape(),
+        settings,
         corpus_of((demonstrator,)),
         seed=derive_seed(setup.seed, setup.stage.name, "weights"),
         name=setup.stage.name,

@@ -253,35 +253,30 @@ async def play_with_server(
     """
     gone: list[str] = []
 
-    def seated(plan: Plan) -> Callable[[int], Any]:
-        async def run(_: int) -> Episode:
-            if gone:
-                return _unplayed(plan, gone[0])
-            episode = await play(
-                plan.task,
-                config,
-                Keyed(open_transport(base_url), key, seed=plan.seed),
-                runtime=runtime,
-                id=plan.id,
-                group=plan.group,
-                timeout_s=timeout_s,
-                base_url=base_url,
-            )
-            if episode.status == "failed" and not gone:
-                try:
-                    await check_base_url(base_url, key, config.model)
-                except LabError as error:
-                    gone.append(str(error))
-            if on_episode is not None:
-                on_episode(episode)
-            return episode
-
-        return run
+    async def play_one(plan: Plan, _: int) -> Episode:
+        if gone:
+            return _unplayed(plan, gone[0])
+        episode = await play(
+            plan.task,
+            config,
+            Keyed(open_transport(base_url), key, seed=plan.seed),
+            runtime=runtime,
+            id=plan.id,
+            group=plan.group,
+            timeout_s=timeout_s,
+            base_url=base_url,
+        )
+        if episode.status == "failed" and not gone:
+            try:
+                await check_base_url(base_url, key, config.model)
+            except LabError as error:
+                gone.append(str(error))
+        if on_episode is not None:
+            on_episode(episode)
+        return episode
 
     with quiet_failures():
-        return await play_slots(
-            [seated(plan) for plan in plans], concurrency=concurrency, leave=lambda k: None
-        )
+        return await play_slots(plans, play_one, concurrency=concurrency)
 
 
 async def check_base_url(base_url: str, key: str | None, model: str) -> None:

@@ -85,6 +85,8 @@ class GRPOTrainer:
         self.temperature = temperature
         self.ranks = ranks
         self.learner = Learner(policy, place, ranks, seed=seed)
+        self.weights = None if place.plain else self.learner
+        """What a checkpoint saves and loads instead of the policy as it is."""
         self.reference = self.learner.frozen(reference) if settings.kl_coef > 0 else None
         self.state = TrainerState()
         self.optimizer = torch.optim.AdamW(
@@ -140,7 +142,7 @@ class GRPOTrainer:
     def load(self, folder: Path) -> dict[str, Any]:
         """Go on from a checkpoint, on every rank; returns its `extra`."""
         self._tell([Order("load", folder=folder)] * self.ranks.count)
-        return load_checkpoint(folder, self, weights=self.learner)
+        return load_checkpoint(folder, self, weights=self.weights)
 
     def close(self) -> None:
         """Let the other ranks go."""
@@ -155,7 +157,7 @@ class GRPOTrainer:
         elif order.what == "gather":
             collect(self)
         elif order.folder is not None:
-            load_checkpoint(order.folder, self, weights=self.learner)
+            load_checkpoint(order.folder, self, weights=self.weights)
 
     # -- a step ------------------------------------------------------------------------------
 

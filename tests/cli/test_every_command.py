@@ -94,7 +94,7 @@ MISTAKES: dict[str, list[list[str]]] = {
         ["--env", "no.such.env", "--model", "FOLDER"],
         ["--env", "lab", "--model", "absent"],
         ["--env", "lab", "--model", "FOLDER", "--args", "{"],
-        ["FILE", "--model", "FOLDER", "--asking", "BINARY"],
+        ["FILE", "--model", "FOLDER", "--prompt-format", "BINARY"],
     ],
     "miles": [
         ["--recipe", "absent.yaml"],

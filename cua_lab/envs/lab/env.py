@@ -21,7 +21,7 @@ from hud.eval import Task
 from cua_lab import __version__
 from cua_lab.desktop.apps import Game2048, Targets, Todo, boards2048
 from cua_lab.desktop.apps.game2048 import REMEMBERED
-from cua_lab.desktop.apps.reading import things_transcript
+from cua_lab.desktop.apps.transcripts import things_transcript
 from cua_lab.envs.lab import grading
 from cua_lab.envs.lab.app_screen import SCREEN, AppScreen
 from cua_lab.envs.lab.starts import list_to_complete, text_to_create

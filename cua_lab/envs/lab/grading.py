@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cua_lab.desktop.apps import boards2048, rules2048
-from cua_lab.desktop.apps.reading import board_transcript
+from cua_lab.desktop.apps.transcripts import board_transcript
 
 State = dict[str, Any]
 PointReward = Literal["inside", "distance"]

@@ -1,6 +1,7 @@
-"""Numbers with their allowed range, for the fields of settings.
+"""Ranges of numbers that settings may have, as annotations: `lr: Rate` is a float from 0 to 0.1.
 
-Invariant: nothing is imported from the package, so every file of settings can.
+Invariant: a range is checked where a tree of settings is built from text (`recipes.loader`); code
+that builds settings itself is trusted.
 """
 
 from __future__ import annotations
