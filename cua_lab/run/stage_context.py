@@ -231,11 +231,11 @@ def demonstrator_of(setup: StageContext) -> Demonstrator:
     return lambda index: each[index % len(each)](index // len(each))
 
 
-def new_policy(setup: StageContext, demonstrator: Demonstrator) -> Policy:
+def new_policy(setup: StageContext, demonstrator: Demonstrator, dtype: str = "float32") -> Policy:
     """The policy before the warm-up: a checkpoint, or a small one with random weights."""
     settings = setup.stage.policy
     if settings.checkpoint is not None:
-        policy = load_policy(settings.checkpoint)
+        policy = load_policy(settings.checkpoint, dtype=dtype)
         if setup.stage.agent.after_rewrite != "split":
             demo = demonstrator(0)
             check_template(
