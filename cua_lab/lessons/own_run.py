@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cua_lab.play.episode import Episode
 from cua_lab.recipes import load_recipe
 from cua_lab.records import TaskSummary
 from cua_lab.run.folder import RunFolder
@@ -37,7 +38,7 @@ class OwnRun:
         wrong."""
         loaded = load_recipe(recipe, list(overrides))
         setup = build_stage(loaded, loaded.stages[0])
-        held = RunFolder.create(folder, overwrite=True)
+        held = RunFolder.create(folder, resume=False, overwrite=True)
         return cls(StageRun.open(setup, held, Progress()))
 
     async def warm_up(self) -> Measured:
@@ -53,7 +54,12 @@ class OwnRun:
         grpo = replace(setup.stage.grpo, steps=last)
         self.stage.setup = replace(setup, stage=replace(setup.stage, grpo=grpo))
         met: list[float] = []
-        self.stage.worker.on_episode = lambda e: met.append(e.reward) if e.reward is not None else 0
+
+        def note(episode: Episode) -> None:
+            if episode.reward is not None:
+                met.append(episode.reward)
+
+        self.stage.worker.on_episode = note
         await self.stage._grpo()
         each = grpo.groups * grpo.group_size
         return [sum(met[i : i + each]) / each for i in range(0, len(met) - each + 1, each)]
