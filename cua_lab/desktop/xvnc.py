@@ -44,7 +44,7 @@ class Xvnc:
 
     async def park(self, *taps: int) -> None:
         """Release everything that is held and put the pointer into the last corner, so that an
-        episode starts from the same pixels whoever was here before; then tap these keysyms."""
+        episode starts from the same pixels as every other; then tap these keysyms."""
         reader, writer = await asyncio.open_connection(HOST, self.port)
         try:
             await _handshake(reader, writer)

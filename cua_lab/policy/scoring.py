@@ -110,7 +110,7 @@ def _distinct_images(
 
 
 def hidden_states(policy: Policy, batch: Batch) -> torch.Tensor:
-    """The last layer's states, (B, T, H): the head is left to whoever needs which positions."""
+    """The last layer's states, (B, T, H): the caller applies the head where it needs it."""
     images = None
     if batch.image_index:
         features = encode_images(policy.model, batch.pixels, batch.grids)
