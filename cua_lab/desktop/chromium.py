@@ -334,7 +334,7 @@ class ChromiumDesktop:
             raise BrowserError(f"{url} was not loaded within {timeout_s:g} s") from error
 
     async def _forget(self) -> None:
-        """Leave no trace of whoever was here."""
+        """Leave no trace of the last episode."""
         cdp = self._need(self._cdp)
         pages = await self._pages()
         if self._target not in pages or self._crashed:

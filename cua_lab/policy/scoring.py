@@ -138,7 +138,7 @@ def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def hidden_states(policy: Policy, batch: Batch) -> torch.Tensor:
-    """The last layer's states, (B, T, H): the head is left to whoever needs which positions."""
+    """The last layer's states, (B, T, H): the caller applies the head where it needs it."""
     batch = on_device(batch, policy.model.device)
     images = None
     if batch.image_index:

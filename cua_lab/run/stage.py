@@ -510,7 +510,7 @@ class StageRun:
         self._save()
 
     def _prompt_format(self) -> PromptFormat:
-        """How the policy is asked, for whoever evaluates or serves a checkpoint."""
+        """How the policy is asked, for evaluating or serving a checkpoint."""
         config = self.setup.config
         return prompt_format_of(
             self.policy,
