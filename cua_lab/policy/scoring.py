@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from cua_lab.policy.model import encode_images
+from cua_lab.policy.model import ImageFeatures, encode_images
 from cua_lab.policy.policy import Policy
 from cua_lab.policy.positions import mrope_positions
+from cua_lab.policy.text_forward import states_at, writes_out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,17 +112,30 @@ def _distinct_images(
 
 def hidden_states(policy: Policy, batch: Batch) -> torch.Tensor:
     """The last layer's states, (B, T, H): the head is left to whoever needs which positions."""
-    images = None
-    if batch.image_index:
-        features = encode_images(policy.model, batch.pixels, batch.grids)
-        images = features.select(batch.image_index).for_model()
+    images = _image_features(policy, batch)
     last: torch.Tensor = policy.model.model(
         input_ids=batch.ids,
         position_ids=batch.positions,
-        mm_encoder_outputs=images,
+        mm_encoder_outputs=None if images is None else images.for_model(),
         use_cache=False,
     ).last_hidden_state
     return last
+
+
+def _image_features(policy: Policy, batch: Batch) -> ImageFeatures | None:
+    if not batch.image_index:
+        return None
+    return encode_images(policy.model, batch.pixels, batch.grids).select(batch.image_index)
+
+
+def _states_before(policy: Policy, batch: Batch, where: torch.Tensor) -> torch.Tensor:
+    """The states (N, H) that the tokens at `where` (B, T) are predicted from."""
+    before = torch.zeros_like(where)
+    before[:, :-1] = where[:, 1:]
+    if not writes_out(policy.model):
+        return hidden_states(policy, batch)[before]
+    images = _image_features(policy, batch)
+    return states_at(policy.model, batch.ids, batch.positions, before, images)
 
 
 def policy_forward(policy: Policy, batch: Batch) -> torch.Tensor:
@@ -147,7 +161,7 @@ def score(policy: Policy, batch: Batch, where: torch.Tensor, *, temperature: flo
     """
     if bool(where[:, 0].any()):
         raise ValueError("token 0 of a sequence has no prediction; `where` must be False there")
-    states = hidden_states(policy, batch)[:, :-1][where[:, 1:]]  # (N, H)
+    states = _states_before(policy, batch, where)  # (N, H)
     logits = masked_logits(
         policy.model.lm_head(states),
         temperature=temperature,
