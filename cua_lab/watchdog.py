@@ -74,8 +74,8 @@ def _on_signal(heard: Callable[[], None]) -> Iterator[None]:
 
     before = signal.signal(SIGNAL, handler)
     with contextlib.suppress(OSError, ValueError, AttributeError):  # stderr may be no file
-        file = sys.__stderr__ or sys.stderr
-        faulthandler.register(SIGNAL, file=file, all_threads=True, chain=True)
+        if sys.__stderr__ is not None:
+            faulthandler.register(SIGNAL, file=sys.__stderr__, all_threads=True, chain=True)
     try:
         yield
     finally:

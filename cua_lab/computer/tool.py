@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import mcp.types as mcp_types
@@ -110,9 +110,17 @@ class ComputerTool(RFBTool):
 
     async def _execute(self, arguments: dict[str, Any]) -> MCPToolResult:
         try:
-            call = parse_call(arguments, self.view, self.config)
+            call = self.parsed(arguments)
         except CallError as error:
             return tool_err(str(error))
+        return await self.carry_out(call)
+
+    def parsed(self, arguments: Mapping[str, Any]) -> Call:
+        """The call as it would be sent; raises `CallError`."""
+        return parse_call(arguments, self.view, self.config)
+
+    async def carry_out(self, call: Call) -> MCPToolResult:
+        """Send a checked call: exactly this one."""
         if call.action == "finish":  # alone in its turn it never gets here: the agent ends first
             return tool_err("finish must be the only call of its turn; call it again, alone")
         await self._perform(call)
@@ -125,9 +133,13 @@ class ComputerTool(RFBTool):
 
     async def screenshot(self) -> MCPToolResult:
         """The settled screen as a PNG of the width that the model sees."""
-        png = encode_png(await self.config.settle(self), self.view.size)
+        png = encode_png(await self.settled(), self.view.size)
         image = mcp_types.ImageContent(type="image", mimeType="image/png", data=base64_text(png))
         return MCPToolResult(content=[image])
+
+    async def settled(self) -> np.ndarray:
+        """The whole screen at rest, (height, width, 3) RGB; valid until the next look."""
+        return await self.config.settle(self)
 
     async def frame(self) -> np.ndarray:
         """The whole screen now, (height, width, 3) RGB; one new connection is tried."""

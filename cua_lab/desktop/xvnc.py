@@ -47,7 +47,7 @@ class Xvnc:
 
     async def park(self, *taps: int) -> None:
         """Release everything that is held and put the pointer into the last corner, so that an
-        episode starts from the same pixels whoever was here before; then tap these keysyms."""
+        episode starts from the same pixels as every other; then tap these keysyms."""
         async with waiting("Xvnc to take the last keys and the pointer", PARK_S):
             await self._park(taps)
 

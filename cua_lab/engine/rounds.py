@@ -103,7 +103,7 @@ class Rounds(Generic[Job]):
     def take_round(self) -> list[Job]:
         """The next round in slot order; empty while a slot is still awaited.
 
-        Its owner runs a round before it asks for the next, so whoever was in the last one has been
+        Its owner runs a round before it asks for the next, so the slots of the last one have been
         answered by now: their time starts here, however long the round took.
         """
         now = self.clock()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -73,33 +73,22 @@ class UrlWorker:
         self, plans: Sequence[Plan], player: Callable[[Plan], ScriptedPolicy]
     ) -> list[Episode]:
         """A function plays instead of a model."""
-        return await self._in_slots(
-            plans, lambda plan: self._one(plan, ScriptedTransport(player(plan)), tuple)
+        return await play_slots(
+            plans,
+            lambda plan, _: self._one(plan, ScriptedTransport(player(plan)), tuple),
+            concurrency=self.concurrency,
         )
 
     async def _play_all(
         self, plans: Sequence[Plan], screens: Callable[[Plan], Screens] | None
     ) -> list[Episode]:
-        def seated(plan: Plan) -> Any:
+        async def play_one(plan: Plan, k: int) -> Episode:
             shim = self._shim(plan)
             transport = OtherScreens(shim, screens(plan)) if screens else shim
-            return self._one(plan, transport, lambda: tuple(shim.turns))
+            with labelled(f"slot {k}, episode {plan.id}"):
+                return await self._one(plan, transport, lambda: tuple(shim.turns))
 
-        return await self._in_slots(plans, seated)
-
-    async def _in_slots(
-        self, plans: Sequence[Plan], seated: Callable[[Plan], Any]
-    ) -> list[Episode]:
-        def run(plan: Plan) -> Callable[[int], Any]:
-            async def one(k: int) -> Episode:
-                with labelled(f"slot {k}, episode {plan.id}"):
-                    return cast("Episode", await seated(plan))
-
-            return one
-
-        return await play_slots(
-            [run(plan) for plan in plans], concurrency=self.concurrency, leave=lambda k: None
-        )
+        return await play_slots(plans, play_one, concurrency=self.concurrency)
 
     def _shim(self, plan: Plan) -> ShimTransport:
         policy = self.engine.policy

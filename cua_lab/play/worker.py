@@ -76,26 +76,24 @@ class Worker:
             min(self.concurrency, len(plans)), limit_s=self.timeout_s * PATIENCE
         )
 
-        def seated(plan: Plan) -> Callable[[int], Any]:
-            async def run(k: int) -> Episode:
-                shim = ShimTransport(
-                    httpx.ASGITransport(self._app),
-                    dialect="sglang",
-                    slot=slots[k],
-                    seed=plan.seed,
-                    vocab_size=self.engine.policy.vocab_size,
-                    stop_ids=frozenset(self.engine.policy.stop_ids),
-                    exact=self._continuation,
-                )
-                transport = OtherScreens(shim, screens(plan)) if screens else shim
-                with labelled(f"slot {slots[k]}, episode {plan.id}"):
-                    return await self._one(plan, transport, lambda: tuple(shim.turns))
-
-            return run
+        async def play_one(plan: Plan, k: int) -> Episode:
+            shim = ShimTransport(
+                httpx.ASGITransport(self._app),
+                dialect="sglang",
+                slot=slots[k],
+                seed=plan.seed,
+                vocab_size=self.engine.policy.vocab_size,
+                stop_ids=frozenset(self.engine.policy.stop_ids),
+                exact=self._continuation,
+            )
+            transport = OtherScreens(shim, screens(plan)) if screens else shim
+            with labelled(f"slot {slots[k]}, episode {plan.id}"):
+                return await self._one(plan, transport, lambda: tuple(shim.turns))
 
         with telling(self.engine.told):
             return await play_slots(
-                [seated(plan) for plan in plans],
+                plans,
+                play_one,
                 concurrency=len(slots),
                 leave=lambda k: self.engine.close_slot(slots[k]),
             )
@@ -105,16 +103,11 @@ class Worker:
     ) -> list[Episode]:
         """A function plays instead of a model."""
 
-        def seated(plan: Plan) -> Callable[[int], Any]:
-            async def run(_: int) -> Episode:
-                with labelled(f"episode {plan.id}"):
-                    return await self._one(plan, ScriptedTransport(player(plan)), tuple)
+        async def play_one(plan: Plan, _: int) -> Episode:
+            with labelled(f"episode {plan.id}"):
+                return await self._one(plan, ScriptedTransport(player(plan)), tuple)
 
-            return run
-
-        return await play_slots(
-            [seated(plan) for plan in plans], concurrency=self.concurrency, leave=lambda k: None
-        )
+        return await play_slots(plans, play_one, concurrency=self.concurrency)
 
     async def _one(
         self, plan: Plan, transport: httpx.AsyncBaseTransport, turns: Callable[[], Any]

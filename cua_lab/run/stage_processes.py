@@ -32,6 +32,7 @@ from cua_lab.run.folder import RECORD_FILES, STAGES, RunFolder
 from cua_lab.run.memory import peak_rss_gib
 from cua_lab.run.progress import Progress
 from cua_lab.run.recovery import is_finished
+from cua_lab.training.ranks import launched_ranks
 from cua_lab.waiting import progressed
 
 POLL_S = 0.2
@@ -44,7 +45,7 @@ def most_at_once(recipe: Recipe) -> int:
     run = recipe.run
     if run.parallel_stages is not None:
         return min(run.parallel_stages, len(recipe.stages))
-    if recipe.engine.kind != "embedded":  # one GPU holds one server
+    if recipe.engine.kind != "embedded" or launched_ranks() > 1:  # one GPU holds one server
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return max(1, min((cores or 1) // run.threads, len(recipe.stages)))
