@@ -49,7 +49,7 @@ SECTIONS = (
             Row(
                 "kill-each-kind",
                 "SIGKILL before or after a write",
-                "the process dies at each kind of rename, append, cut and removal in turn, and goes on",
+                "the process dies at each kind of rename, append, cut and removal in turn",
                 "`--resume` goes on from the last checkpoint",
                 f"{NOTHING}: the same bits",
                 "run/test_kill.py",
