@@ -61,6 +61,9 @@ HELD: dict[str, tuple[str, ...]] = {
     "`cua-lab serve --engine vllm`, `sglang` | 127.0.0.1 only": (
         "cli/test_serve.py::test_a_real_engine_is_started_on_loopback_only",
     ),
+    "it is given no variable that is named like a key": (
+        "serving/test_launch.py::test_no_key_of_ours_is_in_an_engines_environment",
+    ),
     "sees nothing of your environment but `PATH`": (
         "desktop/test_surroundings.py::test_a_child_sees_none_of_our_variables_but_where_programs_are",
     ),
