@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from cua_lab.computer.coordinates import Space, View
+from cua_lab.computer.coordinates import View
 from cua_lab.demonstrators.demos import Demo, PromptContext, _Conversation, _jitter
 from cua_lab.desktop.apps import Errands
 from cua_lab.envs.lab.env import ERRANDS_PROMPT
@@ -25,7 +25,7 @@ class ErrandsPlayer:
     height: int = 128
     noise: float = 0.06
     """Standard deviation of a click around the centre, as a share of the screen."""
-    space: Space = "0-1000"
+    space: str = "0-1000"
     seed: int = 0
 
     def __call__(self, index: int) -> Demo:
@@ -35,7 +35,7 @@ class ErrandsPlayer:
         )
         rng = random.Random(f"noise {self.seed} {index}")
         x, y = app.boxes[str(rng.choice(app.open))].center
-        view = View((self.width, self.height), space=self.space)
+        view = View((self.width, self.height), space=self.space)  # type: ignore[arg-type]
         point = view.from_screen(
             _jitter(rng, x, self.width, self.noise), _jitter(rng, y, self.height, self.noise)
         )
