@@ -16,6 +16,7 @@ from hud.capabilities import Capability, RFBClient
 
 from cua_lab.computer.limits import HANDSHAKE, bounded_inflate, frame_bytes, open_limited
 from cua_lab.desktop import same_process as process
+from cua_lab.waiting import waiting
 
 if TYPE_CHECKING:
     from hud.clients import HudClient
@@ -65,7 +66,7 @@ async def connect(client: HudClient, *, timeout_s: float) -> Screen:
     """The env's first screen; directly where it is in this process, else through HUD's tunnel."""
     capability = _address(client)
     try:
-        async with asyncio.timeout(timeout_s):
+        async with waiting("the screen to answer", timeout_s):
             return await Screen.connect(capability)
     except (OSError, EOFError, ValueError) as error:
         raise DeadScreen(

@@ -25,6 +25,7 @@ from cua_lab.play.agent import LabAgent
 from cua_lab.serving.answers import without_surrogates
 from cua_lab.serving.client import ChatClient
 from cua_lab.stitching.turn import Turn
+from cua_lab.waiting import progressed, waiting
 
 if TYPE_CHECKING:
     from hud.agents.types import AgentStep, ToolStep
@@ -129,7 +130,10 @@ async def play(
     try:
         async with http:
             agent = LabAgent(config.model_copy(update={"model_client": ChatClient(http)}))
-            job = await task.run(agent, runtime=runtime, rollout_timeout=timeout_s)
+            async with waiting(
+                f"the whole episode, of which HUD keeps the limit of {timeout_s:g} s"
+            ):
+                job = await task.run(agent, runtime=runtime, rollout_timeout=timeout_s)
     except asyncio.CancelledError:
         this = asyncio.current_task()
         if this is None or this.cancelling():
@@ -137,6 +141,7 @@ async def play(
         seconds = perf_counter() - started
         return _cancelled_inside(task, turns(), id=id, group=group, seconds=seconds)
     run = _only_run(job)
+    progressed()
     return _episode(run, task, turns(), id=id, group=group, seconds=perf_counter() - started)
 
 

@@ -106,6 +106,13 @@ MISTAKES: dict[str, list[list[str]]] = {
         ["--set", "train.nope=1"],
     ],
     "recipes": [["--nope"]],
+    "new": [
+        ["My-Env"],
+        ["json"],
+        ["FOLDER"],
+        ["fresh", "--page", "absent"],
+        ["fresh", "--page", "BINARY"],
+    ],
     "report": [["absent"], ["FILE"], ["FOLDER"], ["BROKENRUN"], ["RUN", "--out", "FOLDER"]],
     "run": [
         ["--recipe", "nope"],
@@ -138,6 +145,13 @@ MISTAKES: dict[str, list[list[str]]] = {
         ["--data", "FOLDER"],
         ["--data", "BINARY"],
         ["--data", "FILE", "--name", "../x", "--overwrite"],
+    ],
+    "show": [
+        ["absent"],
+        ["FOLDER"],
+        ["BROKENRUN"],
+        ["RUN", "--episode", "nope"],
+        ["RUN", "--best", "--failures"],
     ],
     "smoke": [["--set", "x"], ["--set", "grpo.steps=-1"]],
 }
