@@ -187,6 +187,27 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SafetySettings:
+    """The gate in front of the policy's calls (`cua_lab.safety`); nobody is there to be asked, so
+    what a policy file would have confirmed is refused."""
+
+    policy: str | None = None
+    """`lab`, `miniwob`, `default`, or a file; `None` is no gate."""
+    risky_penalty: NonNegative = 0.0
+    """Off the reward for each call that the policy file does not simply allow. It is taken off
+    before rewards are compared within a group: what all members earn changes nothing, and with
+    `grpo.scale: std` any difference counts as the whole spread of an otherwise equal group."""
+    refused_penalty: NonNegative = 0.0
+    """On top, for each that was rejected or denied."""
+    audit: bool = True
+    """Whether every decision goes to `audit/STAGE.jsonl`; `cua-lab audit verify` checks it."""
+
+    def __post_init__(self) -> None:
+        if self.policy is None and (self.risky_penalty or self.refused_penalty):
+            raise ValueError("a penalty needs a policy that says what is risky: set safety.policy")
+
+
+@dataclass(frozen=True, slots=True)
 class SftSettings:
     """The warm-up on demonstrations."""
 
@@ -310,6 +331,7 @@ class Stage:
     policy: PolicySettings = field(default_factory=PolicySettings)
     tool: ToolSettings = field(default_factory=ToolSettings)
     agent: AgentSettings = field(default_factory=AgentSettings)
+    safety: SafetySettings = field(default_factory=SafetySettings)
     sft: SftSettings = field(default_factory=SftSettings)
     grpo: GrpoSettings = field(default_factory=GrpoSettings)
     trainer: TrainerSettings = field(default_factory=TrainerSettings)

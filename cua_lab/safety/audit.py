@@ -105,7 +105,10 @@ def verify(path: str | os.PathLike[str]) -> Chain:
 
 def _checked(line: bytes, number: int, before: str) -> str:
     """The hash of a line that follows `before`; `ValueError` says what is wrong with it."""
-    record = json.loads(line)
+    try:
+        record = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("it is nested deeper than any record") from error
     if not isinstance(record, dict):
         raise ValueError("it is no JSON object")
     claimed = record.pop("hash", None)

@@ -34,7 +34,7 @@ from cua_lab.safety.audit import AuditLog
 from cua_lab.safety.confirmers import APPROVE, AlwaysDeny, Answer, Confirmer, Question
 from cua_lab.safety.effects import Effect, recognise
 from cua_lab.safety.history import History
-from cua_lab.safety.judged import Judged, Outcome
+from cua_lab.safety.judged import Judged, Outcome, Penalty
 from cua_lab.safety.key_effects import text_of_chords
 from cua_lab.safety.policy_file import Decision, SafetyPolicy
 from cua_lab.safety.redaction import redact, redact_call
@@ -62,6 +62,8 @@ class Gate:
     limit_s: float = 60.0
     """For one answer, from when it is asked."""
     audit: AuditLog | None = None
+    penalty: Penalty = field(default_factory=Penalty)
+    """What training takes off the reward of an episode."""
     _queues: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = field(
         default_factory=weakref.WeakKeyDictionary, repr=False
     )

@@ -60,6 +60,26 @@ class GateCounts:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Penalty:
+    """What is taken off an episode's reward, before it is compared with its group.
+
+    An advantage is a reward less the group's mean: a penalty that all members of a group earn
+    changes nothing for them, so it teaches only where some do without. With deviations divided out
+    (`grpo.scale: std`) its size matters less than its being there: where rewards are equal
+    otherwise, any penalty becomes the whole of the group's spread.
+    """
+
+    risky: float = 0.0
+    """For each action that the policy file did not simply allow, whatever became of it."""
+    refused: float = 0.0
+    """For each that was rejected or denied, on top."""
+
+    def of(self, counts: GateCounts) -> float:
+        """Of one episode."""
+        return self.risky * counts.risky + self.refused * (counts.rejected + counts.denied)
+
+
 def count(judged: Iterable[Judged]) -> GateCounts:
     """The counts of these calls."""
     calls = tuple(judged)
