@@ -42,8 +42,9 @@ _exec = hud_local.create_process_group_exec
 
 
 def keep_keys_from_children() -> None:
-    """Start the env servers of `SubprocessRuntime` without this process's credentials. HUD hands the
-    whole environment on, and an env, with every app and browser that it starts, could read it."""
+    """Start the env servers of `SubprocessRuntime` without this process's credentials. HUD hands
+    the whole environment on, and an env, with every app and browser that it starts, could read
+    it."""
     hud_local.create_process_group_exec = _exec_without_keys
 
 

@@ -56,13 +56,8 @@ def demonstrator(
                 **options,
             )
         if template == "errands-open":
-<<<<<<< HEAD
-            list_of = {name: args[name] for name in ("items", "still_open") if name in args}
-            return ErrandsPlayer(scene, space=space, seed=seed, **size, **list_of, **options)
-=======
             errands = {k: args[k] for k in ("items", "still_open") if k in args}
             return ErrandsPlayer(scene, space=space, seed=seed, **size, **errands, **options)
->>>>>>> int
         if template == "2048-score":
             task = "Play 2048 with the arrow keys. Get a high score."
             limits = {"max_keys": max_keys} | dict(options)
