@@ -32,6 +32,10 @@ class DeadScreen(TimeoutError):
     for the model; a `TimeoutError` ends the episode, marked as failed."""
 
 
+class BrokenTool(DeadScreen):
+    """The tool itself failed. What the policy asked for was right or wrong; this says neither."""
+
+
 class Screen(RFBClient):
     """HUD's client without the screenshot that it takes on connecting: the tool always asks for
     whole frames, and asyncvnc's own reading hangs on a Bell."""

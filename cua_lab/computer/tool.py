@@ -35,7 +35,7 @@ from cua_lab.computer.schema import (
     tool_schema,
     view_of,
 )
-from cua_lab.computer.screen import DeadScreen
+from cua_lab.computer.screen import BrokenTool, DeadScreen
 from cua_lab.hud_quirks import reconnect
 from cua_lab.pictures import base64_text, png_bytes
 from cua_lab.waiting import waiting
@@ -94,7 +94,21 @@ class ComputerTool(RFBTool):
         return tool_schema(self.config, (self.display_width, self.display_height))
 
     async def execute(self, arguments: dict[str, Any]) -> MCPToolResult:
-        """Run one call: a screenshot, or an error in words when the call was wrong."""
+        """Run one call: a screenshot, or an error in words when the call was wrong.
+
+        Whatever else goes wrong ends the episode as failed: HUD would tell the policy of a
+        `KeyError` of ours, and grade what it does then.
+        """
+        try:
+            return await self._execute(arguments)
+        except TimeoutError:  # also `DeadScreen`
+            raise
+        except Exception as error:
+            raise BrokenTool(
+                f"the computer tool failed: {type(error).__name__}: {error}"
+            ) from error
+
+    async def _execute(self, arguments: dict[str, Any]) -> MCPToolResult:
         try:
             call = self.parsed(arguments)
         except CallError as error:

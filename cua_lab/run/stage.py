@@ -296,8 +296,7 @@ class StageRun:
             "cells_read": _mean(seen.cells_read),
             "screens_read": _mean(seen.screens_read),
             **gate_record(episodes),
-            **({"staleness": lag} if self.setup.stage.grpo.ahead else {}),
-        }
+        } | ({"staleness": lag} if self.setup.stage.grpo.ahead else {})
         line = make_step(record | metrics.record(timing=False) | found)
         self.folder.append("metrics.jsonl", step_record(line))
         times = {"train_s": metrics.seconds, "step_s": perf_counter() - started}

@@ -2,7 +2,7 @@
 
 Sections, in order: the result of each task at a glance; then for each task, those first that say
 what they read, what was learnt, what the policy does (film strips), before and after, learning
-curves and ablations; the health of training; the gate, where one stood; what failed, by cause; the
+curves and ablations; the health of training; what failed, by cause; the gate, where one stood; the
 numbers of the machinery; one episode in the mask viewer, where the run left one; machine, versions,
 recipe.
 
