@@ -167,10 +167,18 @@ def _show(summary: dict[str, Any], path: Path) -> None:
     seconds = summary["seconds"]
     console.print(
         f"{seconds['total']:.0f} s, peak memory {summary['peak_rss_gib']:.1f} GiB,"
-        f" engine and trainer agree to {summary['logprob_gap_max'] or float('nan'):.1e}",
+        f" {agreement(summary['logprob_gap_max'])}",
         highlight=False,
     )
     console.print(f"look at {path / 'report.html'}", highlight=False)
+
+
+def agreement(gap: float | None) -> str:
+    """What is said of the largest gap between engine and trainer; without one nothing was compared,
+    as with no GRPO step or none that had a sampled token."""
+    if gap is None:
+        return "engine and trainer not compared: no token was trained on"
+    return f"engine and trainer agree to {gap:.1e}"
 
 
 def _shown(value: dict[str, Any] | None) -> str:

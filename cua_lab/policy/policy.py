@@ -2,7 +2,7 @@
 
 Saved and loaded as a plain Hugging Face checkpoint folder: any Qwen3-VL or Qwen2.5-VL folder
 loads, and what is saved here loads with transformers alone. Invariant: `forbidden_ids` is the one
-list of ids that the policy cannot say, used by whoever samples and whoever scores.
+list of ids that the policy cannot say, used in sampling and in scoring.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the lab needs of a tokenizer and of a network, whoever made them.
+"""What the lab needs of a tokenizer and of a network, from any library.
 
 transformers' classes fit both; so does a test's own small object. Invariant: nothing is imported
 at run time, so that arithmetic on tokens costs neither torch nor transformers.

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from cua_lab.policy.model import encode_images
+from cua_lab.policy.model import ImageFeatures, encode_images
 from cua_lab.policy.policy import Policy
 from cua_lab.policy.positions import mrope_positions
+from cua_lab.policy.text_forward import states_at, writes_out
 
 HEAD_BYTES = 256 * 2**20
 """Of float32 logits at a time."""
@@ -138,19 +139,32 @@ def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def hidden_states(policy: Policy, batch: Batch) -> torch.Tensor:
-    """The last layer's states, (B, T, H): the head is left to whoever needs which positions."""
+    """The last layer's states, (B, T, H): the caller applies the head where it needs it."""
     batch = on_device(batch, policy.model.device)
-    images = None
-    if batch.image_index:
-        features = encode_images(policy.model, batch.pixels, batch.grids)
-        images = features.select(batch.image_index).for_model()
+    images = _image_features(policy, batch)
     last: torch.Tensor = policy.model.model(
         input_ids=batch.ids,
         position_ids=batch.positions,
-        mm_encoder_outputs=images,
+        mm_encoder_outputs=None if images is None else images.for_model(),
         use_cache=False,
     ).last_hidden_state
     return last
+
+
+def _image_features(policy: Policy, batch: Batch) -> ImageFeatures | None:
+    if not batch.image_index:
+        return None
+    return encode_images(policy.model, batch.pixels, batch.grids).select(batch.image_index)
+
+
+def _states_before(policy: Policy, batch: Batch, where: torch.Tensor) -> torch.Tensor:
+    """The states (N, H) that the tokens at `where` (B, T) are predicted from."""
+    before = torch.zeros_like(where)
+    before[:, :-1] = where[:, 1:]
+    if not writes_out(policy.model):
+        return hidden_states(policy, batch)[before]
+    images = _image_features(policy, batch)
+    return states_at(policy.model, batch.ids, batch.positions, before, images)
 
 
 def policy_forward(policy: Policy, batch: Batch) -> torch.Tensor:
@@ -179,7 +193,7 @@ def score(policy: Policy, batch: Batch, where: torch.Tensor, *, temperature: flo
         raise ValueError("token 0 of a sequence has no prediction; `where` must be False there")
     batch = on_device(batch, policy.model.device)
     where = moved(where, batch.ids.device)
-    states = hidden_states(policy, batch)[:, :-1][where[:, 1:]]  # (N, H)
+    states = _states_before(policy, batch, where)  # (N, H)
     chosen, entropy = _head(policy, states, batch.ids[where], temperature)
     return Scores(logprobs=_spread(chosen, where), entropy=_spread(entropy, where))
 

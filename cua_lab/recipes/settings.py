@@ -36,6 +36,9 @@ class RunSettings:
     stop_after_ungraded_steps: Count = 3
     """GRPO steps in a row without one graded episode after which the run stops and counts the
     causes; an evaluation without one stops it at once."""
+    watchdog_minutes: NonNegative = 10.0
+    """Without an episode or a step that ended, after so long a run says what each of its episodes
+    waits for, as it does at once on `kill -USR1`; 0 says nothing by itself."""
     parallel_stages: Count | None = None
     """Stages at once, each in a process, with the same results: half the time for two of them on
     two cores. `None`: as many as there are cores for their threads; one with a server outside."""
@@ -60,6 +63,9 @@ class EngineSettings:
     """Requests decoded together."""
     cache_mib: Count = 256
     """Of prefixes kept between the turns of a conversation; embedded."""
+    retries: Natural = 3
+    """How often a request that brought no answer (no connection, 429, 502, 503, 504) is sent again,
+    after 0.5, 1, 2, ... s; the same seed draws the same tokens. vllm and sglang."""
 
     def __post_init__(self) -> None:
         outside = {"url": self.url, "model": self.model, "flags": self.flags or None}
@@ -140,6 +146,9 @@ class ToolSettings(ToolConfig):
     """At least this long after the action; more where many browsers share few cores."""
     at_most_ms: Natural = 1000
     """A page that never rests is shown after this."""
+    screen_timeout_s: Annotated[float, Range(0.1)] = 30.0
+    """A screen that sends no frame for this long, and none on a new connection, is dead: longer
+    than a machine that was put to sleep for a moment, or stopped, is away."""
     settle: Settle = field(init=False)
     """Made of the three."""
 
@@ -175,6 +184,27 @@ class AgentSettings:
     """Send the ids on record instead of rendering history again: no divergence can occur."""
     timeout_s: Annotated[float, Range(1)] = 120.0
     """Of one episode; one that takes longer failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SafetySettings:
+    """The gate in front of the policy's calls (`cua_lab.safety`); nobody is there to be asked, so
+    what a policy file would have confirmed is refused."""
+
+    policy: str | None = None
+    """`lab`, `miniwob`, `default`, or a file; `None` is no gate."""
+    risky_penalty: NonNegative = 0.0
+    """Off the reward for each call that the policy file does not simply allow. It is taken off
+    before rewards are compared within a group: what all members earn changes nothing, and with
+    `grpo.scale: std` any difference counts as the whole spread of an otherwise equal group."""
+    refused_penalty: NonNegative = 0.0
+    """On top, for each that was rejected or denied."""
+    audit: bool = True
+    """Whether every decision goes to `audit/STAGE.jsonl`; `cua-lab audit verify` checks it."""
+
+    def __post_init__(self) -> None:
+        if self.policy is None and (self.risky_penalty or self.refused_penalty):
+            raise ValueError("a penalty needs a policy that says what is risky: set safety.policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +331,7 @@ class Stage:
     policy: PolicySettings = field(default_factory=PolicySettings)
     tool: ToolSettings = field(default_factory=ToolSettings)
     agent: AgentSettings = field(default_factory=AgentSettings)
+    safety: SafetySettings = field(default_factory=SafetySettings)
     sft: SftSettings = field(default_factory=SftSettings)
     grpo: GrpoSettings = field(default_factory=GrpoSettings)
     trainer: TrainerSettings = field(default_factory=TrainerSettings)

@@ -108,7 +108,7 @@ class TrainSettings:
 
 @dataclass(frozen=True, slots=True)
 class WandbSettings:
-    """Weights & Biases; its package is installed by whoever wants it."""
+    """Weights & Biases; its package is not installed with the lab."""
 
     project: str
     entity: str | None = None

@@ -30,6 +30,8 @@ from cua_lab.run.stage_processes import StageProcesses, clear_stage
 from cua_lab.run.trainers import check_launch, dismiss
 from cua_lab.training.ranks import ALONE, Ranks
 from cua_lab.viz.report import write_report
+from cua_lab.waiting import telling
+from cua_lab.watchdog import watchdog
 
 PACKAGES = ("cua-lab", "hud", "torch", "transformers", "tokenizers", "numpy", "asyncvnc")
 
@@ -43,7 +45,7 @@ async def run_recipe(recipe: Recipe, folder: RunFolder, *, ranks: Ranks = ALONE)
     setups = [build_stage(recipe, stage) for stage in recipe.stages]  # all mistakes before any work
     for setup in setups:
         demonstrator_of(setup)
-    with folder.begin() as held:
+    with folder.begin() as held, watchdog(recipe.run.watchdog_minutes):
         progress = recover(recipe, held)
         held.write("config.yaml", dump_recipe(recipe))
         await _play(recipe, setups, held, progress, ranks)
@@ -86,7 +88,7 @@ async def _play_stages(
         if setup not in left:
             clear_stage(folder, setup.stage.name)
     not_begun = [s.stage.name for s in left if not progress.stage(s.stage.name).warm]
-    with StageProcesses(recipe, folder, not_begun) as beside:
+    with StageProcesses(recipe, folder, not_begun) as beside, telling(beside.told):
         for setup in left:
             name = setup.stage.name
             if beside.apart(name):
@@ -118,6 +120,7 @@ def summarise(recipe: Recipe, progress: Progress) -> dict[str, Any]:
         "logprob_gap_max": tally.logprob_gap_max,
         "first_ratio_max_error": tally.first_ratio_max_error,
         "episodes": {name: tally.episodes.get(name, 0) for name in _STATUSES},
+        "failures": tally.causes,
         "divergences": {name: tally.divergences.get(name, 0) for name in _DIVERGENCES},
         "tokens": tally.tokens,
         "seconds": tally.seconds | {"total": progress.seconds},

@@ -44,6 +44,7 @@ from cua_lab.records import (
 from cua_lab.run.bars import bar
 from cua_lab.run.engines import open_engine
 from cua_lab.run.folder import RunFolder
+from cua_lab.run.gate_record import gate_of, gate_record, risky_calls
 from cua_lab.run.graded import GradedSteps, check_graded
 from cua_lab.run.measure import Measured, measure
 from cua_lab.run.progress import Progress, StageProgress
@@ -51,6 +52,7 @@ from cua_lab.run.recovery import whole_warm_up, write_manifest
 from cua_lab.run.stage_context import StageContext, demonstrator_of, new_policy
 from cua_lab.run.tally import Tally
 from cua_lab.run.trainers import open_trainer, stored_as, to_its_device
+from cua_lab.safety.redaction import redact
 from cua_lab.seeds import derive_seed
 from cua_lab.stitching.codec import codec_from_tokenizer
 from cua_lab.training.checkpoint import latest_checkpoint, save_checkpoint
@@ -59,6 +61,7 @@ from cua_lab.training.trainer import advantages_of
 from cua_lab.training.warmup import sft_steps
 from cua_lab.viz.frames import frames_of
 from cua_lab.viz.payload import viewer_payload
+from cua_lab.waiting import progressed
 
 if TYPE_CHECKING:
     from cua_lab.dataset.prompt_format import PromptFormat
@@ -109,6 +112,8 @@ class StageRun:
         """Build the stage's policy and engine, from its warm-up where there is one."""
         # Whatever draws from torch's own generator draws the same in whichever process this is.
         torch.manual_seed(derive_seed(setup.seed, setup.stage.name, "torch"))
+        audit = folder.path / "audit" / f"{setup.stage.name}.jsonl"
+        setup = setup.gated(gate_of(setup.stage.safety, audit))
         state = progress.stage(setup.stage.name)
         demonstrator = demonstrator_of(setup)
         kept = whole_warm_up(folder, setup.stage.name) if state.warm else None
@@ -178,6 +183,7 @@ class StageRun:
                 self.tally.add_work(sft=metrics.sequence_tokens)
                 check = await self._check(metrics.step) if _due(metrics.step, sft) else None
                 self._record_sft(metrics, check)
+                progressed()
                 progress.update()
                 shown = {} if check is None else {"success": f"{check:.2f}"}
                 progress.set_postfix(loss=f"{metrics.loss:.3f}", **shown, refresh=False)
@@ -277,6 +283,7 @@ class StageRun:
         episodes = self._judged(episodes, made)
         graded.see(episodes, f"{self.setup.stage.name}, GRPO step {step + 1}")
         metrics, following = await self._train(trainer, samples, lag)
+        progressed()
         self._serve(trainer)
         seen = measure(episodes)
         self.tally.add_samples(samples)
@@ -288,6 +295,7 @@ class StageRun:
             "keys_per_turn": _mean(seen.keys_per_turn),
             "cells_read": _mean(seen.cells_read),
             "screens_read": _mean(seen.screens_read),
+            **gate_record(episodes),
         } | ({"staleness": lag} if self.setup.stage.grpo.ahead else {})
         line = make_step(record | metrics.record(timing=False) | found)
         self.folder.append("metrics.jsonl", step_record(line))
@@ -321,7 +329,10 @@ class StageRun:
     def _save_viewer(self, episodes: Sequence[Episode], samples: Sequence[Sample]) -> None:
         """The best and the worst of the last step's first group, token by token."""
         advantages = advantages_of(samples, self.setup.stage.grpo).values
-        group = [i for i, s in enumerate(samples) if s.group == samples[0].group and s.counts]
+        # An episode that typed a secret is not shown: its tokens spell it.
+        kept = {episode.id for episode in episodes if not episode.secrets}
+        shown = [s.counts and s.group == samples[0].group and s.episode in kept for s in samples]
+        group = [i for i, wanted in enumerate(shown) if wanted]
         if not group:
             return
         ends = sorted({max(group, key=_reward(samples)), min(group, key=_reward(samples))})
@@ -474,10 +485,10 @@ class StageRun:
         *,
         pictured: Collection[str] = (),
     ) -> None:
+        """A line each; those are pictured, too, that are the first to fail for their cause."""
+        shown = {*pictured, *self.tally.add_causes(episodes)}
         for episode in episodes:
-            frames, end = (
-                self._save_frames(episode, phase) if episode.id in pictured else ([], None)
-            )
+            frames, end = self._save_frames(episode, phase) if episode.id in shown else ([], None)
             row = episode_row(episode, frames, end, **self._record(phase, step))
             self.folder.append("episodes.jsonl", episode_row_record(row))
 
@@ -507,7 +518,7 @@ class StageRun:
         self._save()
 
     def _prompt_format(self) -> PromptFormat:
-        """How the policy is asked, for whoever evaluates or serves a checkpoint."""
+        """How the policy is asked, for evaluating or serving a checkpoint."""
         config = self.setup.config
         return prompt_format_of(
             self.policy,
@@ -552,12 +563,14 @@ def episode_row(
         status=episode.status,
         error=episode.error,
         end=end,
+        gate=None if episode.judged is None else risky_calls(episode),
+        penalty=None if episode.judged is None else episode.penalty,
         turns=tuple(
             TurnRow(
-                action=dict(action.arguments or {}),
+                action=redact(dict(action.arguments or {})),
                 valid=action.valid,
-                text=action.text,
-                thought=action.thought,
+                text=redact(action.text),
+                thought=redact(action.thought),
                 reading=None if read is None else read.reading,
                 frame=frames[index] if index < len(frames) else None,
             )

@@ -34,7 +34,7 @@ NAME = re.compile(r"step-(\d{6,})")
 
 
 class Trainer(Protocol):
-    """Whoever trains a policy: by GRPO or by SFT."""
+    """A trainer of a policy: by GRPO or by SFT."""
 
     policy: Policy
     optimizer: Any
@@ -116,7 +116,7 @@ def load_checkpoint(
 ) -> dict[str, Any]:
     """Restore weights (in place: the engine shares them), optimizer, RNG and counters.
 
-    Returns what `save_checkpoint` was given as `extra`. Whoever serves the weights must be told.
+    Returns what `save_checkpoint` was given as `extra`. An engine that serves them must be told.
     """
     if problem := corruption_of(path):
         raise LabError(f"the checkpoint {path} is torn: {problem}; use an older one")

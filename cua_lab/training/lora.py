@@ -1,7 +1,7 @@
 """Low-rank adapters through `peft`: put on, kept apart, merged away.
 
 An `Adapter` is a policy whose linear layers carry low-rank updates: the policy's own network object
-holds them, so whoever scores with the policy sees them. Invariant: `merge` leaves a plain network
+holds them, so scoring with the policy sees them. Invariant: `merge` leaves a plain network
 with the same tensor names as before, whose log-probabilities are those of the adapted one up to
 rounding (1e-5 in float32), so any engine serves it; only a merged policy may be exported.
 """
