@@ -13,7 +13,10 @@ from cua_lab.recipes import dump_recipe, load_recipe, parse_recipe, recipe_names
 from cua_lab.recipes.loader import FOLDER
 from cua_lab.run.stage_context import build_stage, demonstrator_of
 
-NAMES = ["2048-near-win", "2048-score", "browser-2048", "laptop", "miniwob", "smoke", "targets-2"]
+NAMES = [
+    *("2048-best-merge", "2048-near-win", "2048-score", "browser-2048", "laptop", "miniwob"),
+    *("smoke", "targets-2"),
+]
 MINIMAL = """
 stages:
   - name: click
@@ -32,8 +35,8 @@ def test_the_package_has_the_recipes_of_the_main_job():
 
 
 def test_a_policy_that_must_read_cannot_spend_keys_instead():
-    for name in ("laptop", "2048-near-win"):
-        stage = load_recipe(name).stage("reading")
+    for name in ("laptop", "2048-near-win", "2048-best-merge"):
+        stage = load_recipe(name).stages[-1]
         assert stage.tool.max_keys_per_call == 1
         assert stage.sft.think == "pair"
         assert "blind" in stage.eval.ablations
