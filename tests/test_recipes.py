@@ -17,7 +17,7 @@ from cua_lab.recipes.loader import FOLDER
 from cua_lab.run.stage_context import build_stage, demonstrator_of
 
 NAMES = [
-    *("2048-near-win", "2048-score", "browser-2048", "laptop", "miniwob"),
+    *("2048-best-merge", "2048-near-win", "2048-score", "browser-2048", "laptop", "miniwob"),
     *("qwen3-vl-2b-lora", "qwen3-vl-4b", "short-cut", "smoke", "targets-2"),
 ]
 MINIMAL = """
@@ -38,8 +38,8 @@ def test_the_package_has_the_recipes_of_the_main_job():
 
 
 def test_a_policy_that_must_read_cannot_spend_keys_instead():
-    for name in ("laptop", "2048-near-win"):
-        stage = load_recipe(name).stage("reading")
+    for name in ("laptop", "2048-near-win", "2048-best-merge"):
+        stage = load_recipe(name).stages[-1]
         assert stage.tool.max_keys_per_call == 1
         assert stage.sft.think == "pair"
         assert "blind" in stage.eval.ablations
