@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cua_lab.recipes import load_recipe
-from cua_lab.records import TaskSummary
+from cua_lab.records import TaskSummary, read_lines
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import Measured
 from cua_lab.run.progress import Progress
@@ -37,7 +37,7 @@ class OwnRun:
         wrong."""
         loaded = load_recipe(recipe, list(overrides))
         setup = build_stage(loaded, loaded.stages[0])
-        held = RunFolder.create(folder, overwrite=True)
+        held = RunFolder.create(folder, resume=False, overwrite=True)
         return cls(StageRun.open(setup, held, Progress()))
 
     async def warm_up(self) -> Measured:
@@ -52,11 +52,9 @@ class OwnRun:
         last = self.stage.state.step + steps
         grpo = replace(setup.stage.grpo, steps=last)
         self.stage.setup = replace(setup, stage=replace(setup.stage, grpo=grpo))
-        met: list[float] = []
-        self.stage.worker.on_episode = lambda e: met.append(e.reward) if e.reward is not None else 0
         await self.stage._grpo()
-        each = grpo.groups * grpo.group_size
-        return [sum(met[i : i + each]) / each for i in range(0, len(met) - each + 1, each)]
+        records = read_lines(self.stage.folder.path / "metrics.jsonl")
+        return [line["reward_mean"] for line in records if line["phase"] == "grpo"][-steps:]
 
     async def measure(self) -> Measured:
         """What fresh episodes earn now; the same ones as before."""
