@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hud.environment import Environment
     from hud.eval import Task
 
-SHORT_NAMES = ("lab", "browser", "miniwob")
+SHORT_NAMES = ("lab", "browser", "miniwob", "injection")
 """The lab's own packages, on a command line: `miniwob` is `cua_lab.envs.miniwob`."""
 DOCKERFILE = "Dockerfile.hud"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cua_lab.cli import (  # noqa: F401
+    audit_command,
     bench_command,
     data_check_command,
     data_command,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cua_lab.cli.app import app
+from cua_lab.cli.root import app
 from cua_lab.errors import LabError
 
 if TYPE_CHECKING:

@@ -140,7 +140,7 @@ def _silent(axes: Axes, p: float, members: int) -> str:
 
 def _tokens(axes: Axes, width: int, turns: int, bytes: int) -> str:
     widths = np.arange(96, 1921, 32)
-    counts = np.array([image_tokens(w, w * 3 / 4) * turns for w in widths])
+    counts = np.array([image_tokens(float(w), float(w) * 3 / 4) * turns for w in widths])
     axes.plot(widths, counts)
     count = image_tokens(width, width * 3 / 4) * turns
     _dot(axes, width, count)

@@ -17,6 +17,7 @@ from tests.cli.support_cli import Ended, cua_lab
 Run = Callable[..., Ended]
 
 MISTAKES: dict[str, list[list[str]]] = {
+    "audit verify": [["absent"], ["FOLDER"], ["FILE/under"]],
     "bench compare": [["nope"], ["stitch", "--rounds", "0"]],
     "bench stitch": [["--repeats", "0"], ["--repeats", "x"]],
     "bench browser": [["--actions", "0"], ["--desktops", "99"]],
