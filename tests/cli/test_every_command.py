@@ -17,9 +17,7 @@ from tests.cli.support_cli import Ended, cua_lab
 Run = Callable[..., Ended]
 
 MISTAKES: dict[str, list[list[str]]] = {
-    "bench compare": [["nope"], ["stitch", "--rounds", "0"]],
-    "bench stitch": [["--repeats", "0"], ["--repeats", "x"]],
-    "bench browser": [["--actions", "0"], ["--desktops", "99"]],
+    "bench": [["nope"], ["stitch", "--rounds", "0"], ["stitch", "--rounds", "x"]],
     "data check": [
         ["absent.jsonl"],
         ["FOLDER"],
