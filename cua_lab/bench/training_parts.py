@@ -211,7 +211,7 @@ def _why(top: Limits, policy: Policy, batch: PeerBatch) -> dict[str, Any]:
     return {
         "limit": "matrix products",
         "limit_ms": top.products_ms(operations),
-        "why": "logits and their gradient at the tokens with loss only, positions computed in numpy,"
+        "why": "logits and their gradient only at the tokens with loss, positions from numpy,"
         " no attention mask, and a screenshot that several episodes share goes once through the"
         " vision tower. The peers have our faster vision layers, too. Both sides spend much of the"
         " rest in norms, rotary positions and gates, which are no matrix products",

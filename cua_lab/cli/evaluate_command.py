@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cua_lab.env_package import EnvPackage
     from cua_lab.play.worker import Plan
     from cua_lab.run.task_evaluation import TaskReport
+    from cua_lab.safety.gate import Gate
 
 FAILED_SHARE = 0.1
 """Above it an evaluation is written, and its exit status is 1."""
@@ -52,7 +53,8 @@ FileSpace = Annotated[
 Root = Annotated[Path | None, typer.Option(help="Folder of the screenshots; default: FILE's own.")]
 Screens = Annotated[str, typer.Option(help="own; shuffled or blank: does it use the screen?")]
 Env = Annotated[
-    str | None, typer.Option(help="Play this HUD env instead: lab, browser, miniwob, or a package.")
+    str | None,
+    typer.Option(help="Play this HUD env: lab, browser, miniwob, injection, or a package."),
 ]
 Tasks = Annotated[
     list[str] | None, typer.Option(help="Slug or template of --env; may be given again.")
@@ -88,6 +90,19 @@ StandardFields = Annotated[
     ),
 ]
 
+GatePolicy = Annotated[
+    str | None,
+    typer.Option(
+        "--gate",
+        help="Judge every call of --env first: default, lab, miniwob, or a policy file.",
+        show_default="no gate",
+    ),
+]
+Confirm = Annotated[
+    str,
+    typer.Option(help="Who is asked at the gate: deny (nobody, so the answer is no) or terminal."),
+]
+
 
 @app.command("eval")
 def evaluate(
@@ -112,6 +127,8 @@ def evaluate(
     concurrency: Concurrency = None,
     threads: Threads = 1,
     standard_fields: StandardFields = False,
+    gate: GatePolicy = None,
+    confirm: Confirm = "deny",
 ) -> None:
     """Measure a policy in this process (--model FOLDER) or behind a server (--base-url)."""
     if (file is None) == (env is None):
@@ -121,6 +138,7 @@ def evaluate(
         raise LabError(f"--model is missing: {what}")
     if screens not in SCREENS:
         raise LabError(f"--screens is {screens!r}; expected one of {', '.join(SCREENS)}")
+    _check_gate(gate, confirm, env)
     target = partial(_Target, model, base_url, key_file, threads, standard_fields)
     folder = out or Path("eval")
     if file is not None:
@@ -136,7 +154,8 @@ def evaluate(
     )
     policy = target(concurrency)
     asked = policy.prompt_format(prompt_format, policy_space or "0-1000")
-    played = asyncio.run(_tasks(policy, asked, package, plans, max_turns, temperature))
+    guard = None if gate is None else _gate(gate, confirm, folder)
+    played = asyncio.run(_tasks(policy, asked, package, plans, max_turns, temperature, guard))
     _show_tasks(played)
     _write(played, folder, f"{model} on {env}")
     if played.overall.failed > FAILED_SHARE * len(played.episodes):
@@ -163,6 +182,30 @@ def _planned(
         package, tasks, args=parse_args(args), episodes=episodes, seed=seed, split=split
     )
     return package, plans, concurrency_for(package, concurrency)
+
+
+def _check_gate(gate: str | None, confirm: str, env: str | None) -> None:
+    if confirm not in ("deny", "terminal"):
+        raise LabError(f"--confirm is {confirm!r}; expected deny or terminal")
+    if gate is None and confirm == "terminal":
+        raise LabError("--confirm terminal needs a --gate that asks: --gate default")
+    if gate is not None and env is None:
+        raise LabError("--gate stands before the tasks of --env; a FILE of clicks runs none")
+    if gate is not None:
+        from cua_lab.safety.policy_file import load_policy
+
+        load_policy(gate)  # a bad file is told now, not after a model was loaded
+
+
+def _gate(policy: str, confirm: str, folder: Path) -> Gate:
+    """The gate of an evaluation, with its log beside the results."""
+    from cua_lab.safety.audit import AuditLog
+    from cua_lab.safety.confirmers import AlwaysDeny, TerminalPrompt
+    from cua_lab.safety.gate import Gate
+    from cua_lab.safety.policy_file import load_policy
+
+    confirmer = TerminalPrompt() if confirm == "terminal" else AlwaysDeny()
+    return Gate(load_policy(policy), confirmer, audit=AuditLog(folder / "audit.jsonl"))
 
 
 class _Target:
@@ -266,6 +309,7 @@ async def _tasks(
     plans: list[Plan],
     max_turns: int,
     temperature: float,
+    gate: Gate | None,
 ) -> TaskReport:
     from tqdm import tqdm
 
@@ -286,7 +330,7 @@ async def _tasks(
         model=target.model,
         token_ids=target.policy is not None,
         standard_only=target.standard_fields,
-    ).model_copy(update={"system_prompt": asked.system})
+    ).model_copy(update={"system_prompt": asked.system, "gate": gate})
     if target.base_url is not None:
         await measured.check_base_url(target.base_url, target.key, target.model)
     runtime = make_runtime(package.source, "local", concurrency=target.concurrency)
@@ -337,6 +381,7 @@ def _show_tasks(report: TaskReport) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from cua_lab.run.gate_record import counts_of
     from cua_lab.run.task_evaluation import format_estimate
 
     table = Table("", "success", "95%", "reward", "valid calls", "failed")
@@ -355,6 +400,11 @@ def _show_tasks(report: TaskReport) -> None:
     if failed:
         count = len(report.episodes)
         typer.echo(f"{len(failed)} of {count} episodes failed; the first: {failed[0].error}")
+    if (gate := counts_of(report.episodes)) is not None:
+        typer.echo(
+            f"at the gate: {gate.actions} calls, {gate.risky} of them risky: {gate.confirmed}"
+            f" confirmed, {gate.rejected} rejected, {gate.denied} denied"
+        )
 
 
 def _write(report: GroundingReport | TaskReport, folder: Path, title: str) -> None:

@@ -80,6 +80,14 @@ Weights = Annotated[
         show_default="only --model itself",
     ),
 ]
+MaxRequests = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Requests in work at once; more get 503 and retry-after; embedded.",
+        show_default="128",
+    ),
+]
 AllowHost = Annotated[
     list[str] | None,
     typer.Option(help="Name of this machine that requests may use; addresses always may."),
@@ -105,6 +113,7 @@ def serve(
     seed: Seed = None,
     threads: Threads = None,
     weights: Weights = None,
+    max_requests: MaxRequests = None,
     allow_host: AllowHost = None,
     allow_origin: AllowOrigin = None,
 ) -> None:
@@ -120,15 +129,16 @@ def serve(
     if engine is EngineName.embedded:
         if flags:
             raise LabError(f"the embedded engine takes no flags of its own; got {' '.join(flags)}")
-        access = _access(allow_host, allow_origin, (model, *(weights or ())))
+        access = _access(allow_host, allow_origin, (model, *(weights or ())), max_requests or 128)
         usual = {"max_batch": 64, "seed": 0, "threads": 1, "cache_mib": 256}
         said = {n: v for n, v in (settings | {"cache_mib": cache_mib}).items() if v is not None}
         _serve_embedded(model, host, port, name, access, **(usual | said))
         return
-    if cache_mib is not None:
-        raise LabError(
-            f"--cache-mib is the embedded engine's; give {engine.value} its own flag after --"
-        )
+    for option, given in (("--cache-mib", cache_mib), ("--max-requests", max_requests)):
+        if given is not None:
+            raise LabError(
+                f"{option} is the embedded engine's; give {engine.value} its own flag after --"
+            )
     arguments = tuple(flags or ())
     _serve_real(engine.value, model, port=port, name=name, arguments=arguments, **settings)
 
@@ -145,7 +155,10 @@ def _check_address(engine: EngineName, host: str, port: int, expose: bool) -> No
 
 
 def _access(
-    hosts: list[str] | None, origins: list[str] | None, weights: tuple[Path, ...]
+    hosts: list[str] | None,
+    origins: list[str] | None,
+    weights: tuple[Path, ...],
+    max_open: int,
 ) -> Access:
     from cua_lab.serving.access import Access
 
@@ -153,6 +166,7 @@ def _access(
         hosts=frozenset(host.lower() for host in hosts or ()),
         origins=frozenset(origins or ()),
         weights=weights,
+        max_open=max_open,
         off_loop=True,
     )
 

@@ -138,6 +138,16 @@ class Rounds(Generic[Job]):
         limit = self._limits[slot]
         return math.inf if limit is None else self._since[slot] + limit - now
 
+    def told(self) -> str:
+        """For whom a round waits, and who has asked."""
+        now = self.clock()
+        awaited = ", ".join(f"{slot} ({now - self._since[slot]:.0f} s)" for slot in self._awaited())
+        return (
+            f"the next round has the slots {sorted(self._waiting)} and waits for"
+            f" {awaited or 'nobody'}; absent"
+            f" {[slot for slot in self.open_slots if not self._present[slot]]}"
+        )
+
     @property
     def has_free(self) -> bool:
         """Whether requests without a slot wait."""

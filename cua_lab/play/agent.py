@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import mcp.types as mcp_types
 from hud.agents.openai_compatible import OpenAIChatAgent
@@ -31,6 +31,7 @@ from cua_lab.computer.screen import connect
 from cua_lab.computer.tool import ComputerTool
 from cua_lab.hud_quirks import forget_hud_account, silence_cancelled_streams
 from cua_lab.pictures import data_url_of
+from cua_lab.safety.gate import GatedTool
 from cua_lab.serving.sampling_request import sampling_request
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ class LabAgentConfig(OpenAIChatConfig):
     first_screenshot: bool = True
     use_hud_account: bool = False
     """Whether HUD may use an API key that it finds: telemetry and tracing on its platform."""
+    gate: Any = Field(default=None, exclude=True)  # Gate | None: pydantic cannot say it
+    """What stands in front of the tool; `None` is nothing."""
+    seat: Any = Field(default=None, exclude=True)  # GateSeat | None
+    """This episode's at the gate; `play` makes it."""
 
 
 def agent_config(
@@ -108,6 +113,10 @@ class LabAgent(OpenAIChatAgent):
         try:
             state = await self._initialize_state(prompt=run.prompt_messages)
             state.tools, state.params = await self._build_tools({SCREEN: screen})
+            if self.config.seat is not None:
+                inner = state.tools[NAME]
+                assert isinstance(inner, ComputerTool)
+                state.tools[NAME] = self.config.seat.wrap(inner)
             await self._loop(run, state)
         finally:
             await screen.close()
@@ -130,13 +139,19 @@ class LabAgent(OpenAIChatAgent):
     ) -> AgentStep:
         step = await super().get_response(state, **kwargs)
         tool = state.tools.get(NAME)
-        if isinstance(tool, ComputerTool) and (finish := _finish(step, tool)) is not None:
+        if isinstance(tool, GatedTool):
+            tool.thought = step.content or ""
+        if _is_computer(tool) and (finish := _finish(step, tool)) is not None:
             step.done = True
             step.content = finish or step.content
         return step
 
 
-def _finish(step: AgentStep, tool: ComputerTool) -> str | None:
+def _is_computer(tool: Any) -> TypeGuard[ComputerTool | GatedTool]:
+    return isinstance(tool, ComputerTool | GatedTool)
+
+
+def _finish(step: AgentStep, tool: ComputerTool | GatedTool) -> str | None:
     """The text of a valid `finish` that is the turn's only call ("" without one), else None."""
     if len(step.tool_calls) != 1:
         return None
@@ -154,7 +169,7 @@ def _finish(step: AgentStep, tool: ComputerTool) -> str | None:
 async def _append_screenshot(run: Run, state: RunState[ChatCompletionMessageParam]) -> None:
     """Show the screen as the episode starts: in the task's message and in the trace."""
     tool = state.tools[NAME]
-    assert isinstance(tool, ComputerTool)
+    assert _is_computer(tool)
     image = (await tool.screenshot()).content[0]
     assert isinstance(image, mcp_types.ImageContent)
     url = data_url_of(image.data, image.mimeType)

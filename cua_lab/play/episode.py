@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -22,15 +22,19 @@ import httpx
 from cua_lab.hud_quirks import refuse_missing_grades
 from cua_lab.pictures import read_base64
 from cua_lab.play.agent import LabAgent
+from cua_lab.play.gate_seat import GateSeat
+from cua_lab.safety.redaction import redact
 from cua_lab.serving.answers import without_surrogates
 from cua_lab.serving.client import ChatClient
 from cua_lab.stitching.turn import Turn
+from cua_lab.waiting import progressed, waiting
 
 if TYPE_CHECKING:
     from hud.agents.types import AgentStep, ToolStep
     from hud.eval import Job, Provider, Run, Task
 
     from cua_lab.play.agent import LabAgentConfig
+    from cua_lab.safety.judged import Judged
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -86,6 +90,12 @@ class Episode:
     error: str | None = None
     """Why it failed."""
     seconds: float = 0.0
+    judged: tuple[Judged, ...] | None = None
+    """What the gate decided about each call; `None` where no gate stood before the tool."""
+    penalty: float = 0.0
+    """What training takes off the reward for what was risky."""
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    """What was typed in secret: in memory alone, so that whoever writes can leave it out."""
 
     def __post_init__(self) -> None:
         if (self.reward is None) != (self.status == "failed"):
@@ -93,6 +103,11 @@ class Episode:
                 f"episode {self.id} is {self.status} with reward {self.reward};"
                 " a failed episode has none, every other has one"
             )
+
+    @property
+    def trained_reward(self) -> float | None:
+        """What training compares: the grader's reward less the gate's penalty."""
+        return None if self.reward is None else self.reward - self.penalty
 
     @property
     def valid_calls(self) -> float | None:
@@ -122,14 +137,19 @@ async def play(
     tool or a grader included, is a failed episode with its error.
     """
     started = perf_counter()
+    seat = None if config.gate is None else GateSeat(config.gate, id)
     refuse_missing_grades()
     http = httpx.AsyncClient(
         transport=transport, base_url=base_url, trust_env=False, timeout=timeout_s
     )
     try:
         async with http:
-            agent = LabAgent(config.model_copy(update={"model_client": ChatClient(http)}))
-            job = await task.run(agent, runtime=runtime, rollout_timeout=timeout_s)
+            update = {"model_client": ChatClient(http), "seat": seat}
+            agent = LabAgent(config.model_copy(update=update))
+            async with waiting(
+                f"the whole episode, of which HUD keeps the limit of {timeout_s:g} s"
+            ):
+                job = await task.run(agent, runtime=runtime, rollout_timeout=timeout_s)
     except asyncio.CancelledError:
         this = asyncio.current_task()
         if this is None or this.cancelling():
@@ -137,7 +157,27 @@ async def play(
         seconds = perf_counter() - started
         return _cancelled_inside(task, turns(), id=id, group=group, seconds=seconds)
     run = _only_run(job)
-    return _episode(run, task, turns(), id=id, group=group, seconds=perf_counter() - started)
+    progressed()
+    seconds = perf_counter() - started
+    episode = _episode(run, task, turns(), id=id, group=group, seconds=seconds)
+    return episode if seat is None else _at_the_gate(episode, seat)
+
+
+def _at_the_gate(episode: Episode, seat: GateSeat) -> Episode:
+    """The episode with what its gate decided, and without what was typed in secret."""
+    episode = replace(episode, **seat.record())
+    return replace(
+        episode,
+        actions=tuple(
+            replace(
+                action,
+                arguments=redact(action.arguments, episode.secrets),
+                text=redact(action.text, episode.secrets),
+                thought=redact(action.thought, episode.secrets),
+            )
+            for action in episode.actions
+        ),
+    )
 
 
 def _cancelled_inside(

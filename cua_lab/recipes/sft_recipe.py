@@ -21,6 +21,7 @@ from cua_lab.ranges import Count, Natural, Range, Rate, Share
 from cua_lab.recipes.loader import FOLDER, build_settings, recipe_file, to_tree
 from cua_lab.recipes.settings import PolicySettings
 from cua_lab.recipes.source import Override, Places, read_yaml
+from cua_lab.recipes.trainer_settings import LoraSettings
 
 PREFIX = "sft-"
 
@@ -71,28 +72,6 @@ class DataSettings:
     """Last rows of the file, which are never trained on: their loss is measured."""
     max_tokens: Count = 16384
     """Of one conversation, image tokens included; a longer one is a mistake in the data."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoraSettings:
-    """Low-rank adapters, by `peft`."""
-
-    r: Count = 16
-    alpha: Count = 32
-    """The update is scaled by alpha / r."""
-    dropout: Annotated[float, Range(0, 0.9)] = 0.0
-    targets: tuple[str, ...] = (
-        "q_proj",
-        "k_proj",
-        "v_proj",
-        "o_proj",
-        "gate_proj",
-        "up_proj",
-        "down_proj",
-    )
-    """Names of linear layers."""
-    vision: bool = False
-    """Whether those of the vision tower are among them."""
 
 
 @dataclass(frozen=True, slots=True)

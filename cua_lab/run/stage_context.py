@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cua_lab.computer.schema import tool_schema
@@ -23,6 +23,7 @@ from cua_lab.play.worker import Plan
 from cua_lab.policy.policy import build_policy, load_policy
 from cua_lab.policy.template import render_text
 from cua_lab.recipes import Recipe, Stage
+from cua_lab.safety.policy_file import load_policy as load_safety_policy
 from cua_lab.seeds import derive_seed
 from cua_lab.stitching.template_check import check_template
 from cua_lab.tasks import with_args
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from cua_lab.demonstrators.demos import Demonstrator
     from cua_lab.policy.policy import Policy
+    from cua_lab.safety.gate import Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,10 @@ class StageContext:
     @property
     def seed(self) -> int:
         return self.recipe.run.seed
+
+    def gated(self, gate: Gate | None) -> StageContext:
+        """The same stage with this gate in front of its policy."""
+        return replace(self, config=self.config.model_copy(update={"gate": gate}))
 
     def task(self, seed: int, variant_index: int = 0) -> Task:
         """One start state of a variant; indices past the last begin again at the first."""
@@ -124,6 +130,7 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
     """Check a stage against its env package and build what plays it."""
     package = env_package(stage.tasks.package)
     _check_ablations(package, stage)
+    _check_safety(stage)
     return StageContext(
         recipe=recipe,
         stage=stage,
@@ -146,6 +153,19 @@ def _check_ablations(package: EnvPackage, stage: Stage) -> None:
         raise LabError(
             f"eval.ablations of stage {stage.name!r}: nobody searches for the best fixed actions in"
             f" {package.source}; leave out blind"
+        )
+
+
+def _check_safety(stage: Stage) -> None:
+    """The policy file is read now, and the desktop can be asked what is on it."""
+    if stage.safety.policy is None:
+        return
+    load_safety_policy(stage.safety.policy)
+    if stage.tasks.runtime != "local":
+        raise LabError(
+            f"safety.policy asks each desktop what lies under the pointer, which tasks.runtime"
+            f" {stage.tasks.runtime} does not tell: every click would be refused as unknown; use"
+            " runtime: local, or leave safety.policy out"
         )
 
 
@@ -231,11 +251,11 @@ def demonstrator_of(setup: StageContext) -> Demonstrator:
     return lambda index: each[index % len(each)](index // len(each))
 
 
-def new_policy(setup: StageContext, demonstrator: Demonstrator) -> Policy:
+def new_policy(setup: StageContext, demonstrator: Demonstrator, dtype: str = "float32") -> Policy:
     """The policy before the warm-up: a checkpoint, or a small one with random weights."""
     settings = setup.stage.policy
     if settings.checkpoint is not None:
-        policy = load_policy(settings.checkpoint)
+        policy = load_policy(settings.checkpoint, dtype=dtype)
         if setup.stage.agent.after_rewrite != "split":
             demo = demonstrator(0)
             check_template(

@@ -26,6 +26,8 @@ from cua_lab.pictures import data_url, png_bytes
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.worker import Plan, Worker
 from cua_lab.records import to_json
+from cua_lab.run.gate_record import counts_of, risky_calls
+from cua_lab.safety.redaction import redact
 from cua_lab.seeds import derive_seed
 from cua_lab.serving.loopback import open_transport
 from cua_lab.serving.server_check import check_server
@@ -76,6 +78,7 @@ class TaskReport:
         record: dict[str, Any] = to_json(
             {
                 "overall": asdict(self.overall),
+                "gate": counts_of(self.episodes),
                 "by_task": {name: asdict(result) for name, result in self.by_task.items()},
                 "episodes": [
                     {
@@ -84,7 +87,8 @@ class TaskReport:
                         "status": episode.status,
                         "reward": episode.reward,
                         "success": episode.success,
-                        "actions": [dict(a.arguments or {}) for a in episode.actions],
+                        "actions": [redact(dict(a.arguments or {})) for a in episode.actions],
+                        "gate": None if episode.judged is None else risky_calls(episode),
                         "error": episode.error,
                     }
                     for episode in self.episodes
