@@ -173,6 +173,8 @@ class Summary:
     logprob_gap_max: float | None = None
     first_ratio_max_error: float | None = None
     episodes: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+    """Failed episodes, evaluations included, by cause."""
     divergences: dict[str, int] = field(default_factory=dict)
     tokens: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)

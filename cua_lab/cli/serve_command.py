@@ -12,7 +12,6 @@ import typer
 
 from cua_lab.cli.root import app
 from cua_lab.errors import LabError
-from cua_lab.serving.loopback import check_port, claim
 
 if TYPE_CHECKING:
     from cua_lab.serving.access import Access
@@ -80,6 +79,14 @@ Weights = Annotated[
         show_default="only --model itself",
     ),
 ]
+MaxRequests = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Requests in work at once; more get 503 and retry-after; embedded.",
+        show_default="128",
+    ),
+]
 AllowHost = Annotated[
     list[str] | None,
     typer.Option(help="Name of this machine that requests may use; addresses always may."),
@@ -105,6 +112,7 @@ def serve(
     seed: Seed = None,
     threads: Threads = None,
     weights: Weights = None,
+    max_requests: MaxRequests = None,
     allow_host: AllowHost = None,
     allow_origin: AllowOrigin = None,
 ) -> None:
@@ -120,20 +128,23 @@ def serve(
     if engine is EngineName.embedded:
         if flags:
             raise LabError(f"the embedded engine takes no flags of its own; got {' '.join(flags)}")
-        access = _access(allow_host, allow_origin, (model, *(weights or ())))
+        access = _access(allow_host, allow_origin, (model, *(weights or ())), max_requests or 128)
         usual = {"max_batch": 64, "seed": 0, "threads": 1, "cache_mib": 256}
         said = {n: v for n, v in (settings | {"cache_mib": cache_mib}).items() if v is not None}
         _serve_embedded(model, host, port, name, access, **(usual | said))
         return
-    if cache_mib is not None:
-        raise LabError(
-            f"--cache-mib is the embedded engine's; give {engine.value} its own flag after --"
-        )
+    for option, given in (("--cache-mib", cache_mib), ("--max-requests", max_requests)):
+        if given is not None:
+            raise LabError(
+                f"{option} is the embedded engine's; give {engine.value} its own flag after --"
+            )
     arguments = tuple(flags or ())
     _serve_real(engine.value, model, port=port, name=name, arguments=arguments, **settings)
 
 
 def _check_address(engine: EngineName, host: str, port: int, expose: bool) -> None:
+    from cua_lab.serving.loopback import check_port
+
     if host not in LOOPBACK and not expose:
         raise LabError(
             f"{host} is open to other machines, and the engine has no password; listen on"
@@ -145,7 +156,10 @@ def _check_address(engine: EngineName, host: str, port: int, expose: bool) -> No
 
 
 def _access(
-    hosts: list[str] | None, origins: list[str] | None, weights: tuple[Path, ...]
+    hosts: list[str] | None,
+    origins: list[str] | None,
+    weights: tuple[Path, ...],
+    max_open: int,
 ) -> Access:
     from cua_lab.serving.access import Access
 
@@ -153,6 +167,7 @@ def _access(
         hosts=frozenset(host.lower() for host in hosts or ()),
         origins=frozenset(origins or ()),
         weights=weights,
+        max_open=max_open,
         off_loop=True,
     )
 
@@ -203,6 +218,8 @@ def _serve_real(engine: str, model: Path, **options: Any) -> None:
 def _run(server_app: Any, name: str, host: str, port: int) -> None:
     """uvicorn until a signal; the address is printed once it answers."""
     import uvicorn
+
+    from cua_lab.serving.loopback import claim
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[Any] | None = None) -> None:

@@ -31,12 +31,15 @@ from cua_lab.desktop.screen_context import Point, ScreenContext, register, unkno
 from cua_lab.desktop.start_failures import not_started
 from cua_lab.desktop.xvnc import Xvnc, start_xvnc
 from cua_lab.errors import LabError
+from cua_lab.waiting import waiting
 
 Part = TypeVar("Part")
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 BLANK = "about:blank"
 BOOT_S = 20.0
+BLANK_S = 15.0
+"""Until the page of an episode has been left, whatever it is doing."""
 FAULTS_KEPT = 20
 PIPE = 'exec "$@" 3<&0 4>&1 0</dev/null 1>&2'
 """Chromium talks CDP on descriptors 3 and 4."""
@@ -81,9 +84,13 @@ PREFERENCES = {
     "download_bubble": {"enabled": False},
     "printing": {"enabled": False},
     "incognito": {"mode_availability": 1},  # none
+    "policy": {
+        "url_blocklist": ["file://*", "chrome://*", "view-source:*", "devtools://*", "ftp://*"]
+    },
 }
-"""No bubbles, no print dialog, and nothing that one episode types is offered
-to the next."""
+"""No bubbles, no print dialog, and nothing that one episode types is offered to the next. The last
+is what the policy URLBlocklist sets: Ctrl+N opens a window with an address bar, and an address such
+as file:///etc/passwd typed there showed the file to whoever looks at the screen."""
 LOCAL_STATE = {"select_file_dialogs": {"allowed": False}}
 """What the policy AllowFileSelectionDialogs sets: a dialog of the toolkit's own keeps the keyboard,
 and every later episode on that screen is deaf (browser-use/browser-use#4681)."""
@@ -223,7 +230,7 @@ class ChromiumDesktop:
         try:
             self._xvnc = await start_xvnc(self._guard, self.size, port=self._port)
             await self._proxy.start()
-            async with asyncio.timeout(BOOT_S):
+            async with waiting("Chromium to boot", BOOT_S):
                 await self._start_chromium(chromium, self._guard, self._xvnc.display)
                 await self._attach()
                 await self._evaluate(DRAWN, BOOT_S)
@@ -321,13 +328,13 @@ class ChromiumDesktop:
             why = "; ".join([answer["errorText"], *self._proxy.notes[-1:]])
             raise BrowserError(f"{url} cannot be shown: {why}")
         try:
-            async with asyncio.timeout(timeout_s):
+            async with waiting(f"{url} to load", timeout_s):
                 await self._loaded.wait()
         except TimeoutError as error:
             raise BrowserError(f"{url} was not loaded within {timeout_s:g} s") from error
 
     async def _forget(self) -> None:
-        """Leave no trace of whoever was here."""
+        """Leave no trace of the last episode."""
         cdp = self._need(self._cdp)
         pages = await self._pages()
         if self._target not in pages or self._crashed:
@@ -338,7 +345,7 @@ class ChromiumDesktop:
                     await cdp.call("Target.closeTarget", targetId=other)
         self._leaving = True
         await self._dismiss()
-        await self._navigate(BLANK, 5.0)
+        await self._navigate(BLANK, BLANK_S)
         self._leaving = False
         await self._call("Runtime.evaluate", expression=EMPTY_CLIPBOARD, userGesture=True)
         await self._call("Network.clearBrowserCookies")

@@ -30,11 +30,10 @@ may have 107: 24, 25 of the desktop's folder and 49 of Chromium's own leave 9.""
 # the lock says by its process and /proc/net/unix by the number of the socket that listens.
 SCRIPT = r"""
 trap '' INT TERM HUP
-groups= files= displays=
+groups= displays=
 while read -r kind what; do
   case $kind in
     group) groups="$groups $what";;
-    file) files="$files $what";;
     display) displays="$displays $what";;
   esac
 done
@@ -50,7 +49,7 @@ END
 done
 for group in $groups; do kill -KILL "-$group" 2>/dev/null; done
 tries=0
-while rm -rf -- "$1" $files 2>/dev/null; [ -e "$1" ] && [ $tries -lt 100 ]; do
+while rm -rf -- "$1" 2>/dev/null; [ -e "$1" ] && [ $tries -lt 100 ]; do
   tries=$((tries + 1)); sleep 0.05
 done
 """
@@ -99,11 +98,6 @@ class Guard:
         self._children.append(child)
         self._tell(f"group {child.pid}")
         return child
-
-    def removes(self, *files: str) -> None:
-        """Remove these files, too; their names have no spaces."""
-        for file in files:
-            self._tell(f"file {file}")
 
     def removes_display(self, number: int, pid: int) -> None:
         """Remove the lock and the socket of the X display that this child serves, and not those of

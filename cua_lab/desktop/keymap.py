@@ -14,11 +14,13 @@ import asyncio
 import struct
 from dataclasses import dataclass
 
+from cua_lab.waiting import waiting
+
 SOCKET = "/tmp/.X11-unix/X{}"
 FIRST_KEY, KEYS = 8, 248
 SETUP = struct.pack("<BxHHHHxx", ord("l"), 11, 0, 0, 0)
 """Little-endian, protocol 11.0, without a name and without a password."""
-TIMEOUT_S = 5.0
+TIMEOUT_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Keymap:
 
 async def read_keymap(display: int) -> Keymap:
     """The table now."""
-    async with asyncio.timeout(TIMEOUT_S):
+    async with waiting("the X server's keys", TIMEOUT_S):
         reader, writer = await _connect(display)
         try:
             return await _read(reader, writer)
@@ -49,7 +51,7 @@ async def read_keymap(display: int) -> Keymap:
 
 async def restore_keymap(display: int, wanted: Keymap) -> bool:
     """Put a table back; whether it had changed."""
-    async with asyncio.timeout(TIMEOUT_S):
+    async with waiting("the X server to take its keys back", TIMEOUT_S):
         reader, writer = await _connect(display)
         try:
             if await _read(reader, writer) == wanted:

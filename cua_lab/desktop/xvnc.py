@@ -1,9 +1,9 @@
 """TigerVNC's Xvnc: an X server whose screen is an RFB desktop on a loopback port.
 
-Invariants: what `start_xvnc` returns accepts RFB connections on 127.0.0.1 alone, its lock and socket
-are the guard's to remove, and its port stays this process's own while `Xvnc.held` is open: a socket
-that is bound and never listens keeps the system from dealing the port to anybody else, also between
-two servers on it.
+Invariants: what `start_xvnc` returns accepts RFB connections on 127.0.0.1 alone, its lock and its
+socket are the guard's to remove, and its port stays this process's own while `Xvnc.held` is open: a
+socket that is bound and never listens keeps the system from dealing the port to anybody else, also
+between two servers on it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from dataclasses import dataclass
 
 from cua_lab.desktop.guard import Guard
 from cua_lab.errors import LabError
+from cua_lab.waiting import waiting
 
 HOST = "127.0.0.1"
-BOOT_S = 10.0
+BOOT_S = 20.0
+PARK_S = 15.0
+"""A server that was killed or stopped takes nothing."""
 ATTEMPTS = 3
 """Another process may take a free port between the look and the bind."""
 PROGRAMS = ("Xtigervnc", "Xvnc")
@@ -44,7 +47,11 @@ class Xvnc:
 
     async def park(self, *taps: int) -> None:
         """Release everything that is held and put the pointer into the last corner, so that an
-        episode starts from the same pixels whoever was here before; then tap these keysyms."""
+        episode starts from the same pixels as every other; then tap these keysyms."""
+        async with waiting("Xvnc to take the last keys and the pointer", PARK_S):
+            await self._park(taps)
+
+    async def _park(self, taps: tuple[int, ...]) -> None:
         reader, writer = await asyncio.open_connection(HOST, self.port)
         try:
             await _handshake(reader, writer)
@@ -140,7 +147,7 @@ async def _display(read_end: int) -> int:
     pipe = os.fdopen(read_end, "rb", buffering=0)
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
     try:
-        async with asyncio.timeout(BOOT_S):
+        async with waiting("Xvnc to say its display", BOOT_S):
             return int(await reader.readline())
     finally:
         transport.close()

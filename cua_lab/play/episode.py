@@ -27,6 +27,7 @@ from cua_lab.safety.redaction import redact
 from cua_lab.serving.answers import without_surrogates
 from cua_lab.serving.client import ChatClient
 from cua_lab.stitching.turn import Turn
+from cua_lab.waiting import progressed, waiting
 
 if TYPE_CHECKING:
     from hud.agents.types import AgentStep, ToolStep
@@ -145,7 +146,10 @@ async def play(
         async with http:
             update = {"model_client": ChatClient(http), "seat": seat}
             agent = LabAgent(config.model_copy(update=update))
-            job = await task.run(agent, runtime=runtime, rollout_timeout=timeout_s)
+            async with waiting(
+                f"the whole episode, of which HUD keeps the limit of {timeout_s:g} s"
+            ):
+                job = await task.run(agent, runtime=runtime, rollout_timeout=timeout_s)
     except asyncio.CancelledError:
         this = asyncio.current_task()
         if this is None or this.cancelling():
@@ -153,6 +157,7 @@ async def play(
         seconds = perf_counter() - started
         return _cancelled_inside(task, turns(), id=id, group=group, seconds=seconds)
     run = _only_run(job)
+    progressed()
     seconds = perf_counter() - started
     episode = _episode(run, task, turns(), id=id, group=group, seconds=seconds)
     return episode if seat is None else _at_the_gate(episode, seat)

@@ -21,7 +21,9 @@ from cua_lab.play.worker import Plan
 from cua_lab.serving.continuation import ExactContinuation, continuation_of
 from cua_lab.serving.loopback import open_transport
 from cua_lab.serving.outside import OutsideEngine
+from cua_lab.serving.retrying import RetryTransport
 from cua_lab.serving.shim import ShimTransport
+from cua_lab.waiting import labelled
 
 if TYPE_CHECKING:
     from cua_lab.play.agent import LabAgentConfig
@@ -39,6 +41,8 @@ class UrlWorker:
     timeout_s: float = 120.0
     """Of one episode, grading included."""
     on_episode: Callable[[Episode], None] | None = None
+    retries: int = 3
+    """Of a request that brought no answer."""
     exact: bool = False
     """Whether later turns send the ids on record; sglang only."""
     _continuation: ExactContinuation | None = field(init=False, repr=False)
@@ -78,17 +82,18 @@ class UrlWorker:
     async def _play_all(
         self, plans: Sequence[Plan], screens: Callable[[Plan], Screens] | None
     ) -> list[Episode]:
-        async def play_one(plan: Plan, _: int) -> Episode:
+        async def play_one(plan: Plan, k: int) -> Episode:
             shim = self._shim(plan)
             transport = OtherScreens(shim, screens(plan)) if screens else shim
-            return await self._one(plan, transport, lambda: tuple(shim.turns))
+            with labelled(f"slot {k}, episode {plan.id}"):
+                return await self._one(plan, transport, lambda: tuple(shim.turns))
 
         return await play_slots(plans, play_one, concurrency=self.concurrency)
 
     def _shim(self, plan: Plan) -> ShimTransport:
         policy = self.engine.policy
         return ShimTransport(
-            open_transport(self.engine.url),
+            RetryTransport(open_transport(self.engine.url), self.retries),
             dialect=self.engine.dialect,
             seed=plan.seed,
             vocab_size=policy.vocab_size,

@@ -21,6 +21,7 @@ from cua_lab.play.scripted import ScriptedPolicy, ScriptedTransport
 from cua_lab.serving.continuation import ExactContinuation, continuation_of
 from cua_lab.serving.server import create_app
 from cua_lab.serving.shim import ShimTransport
+from cua_lab.waiting import labelled, telling
 
 if TYPE_CHECKING:
     from hud.eval import Task
@@ -86,25 +87,27 @@ class Worker:
                 exact=self._continuation,
             )
             transport = OtherScreens(shim, screens(plan)) if screens else shim
-            return await self._one(plan, transport, lambda: tuple(shim.turns))
+            with labelled(f"slot {slots[k]}, episode {plan.id}"):
+                return await self._one(plan, transport, lambda: tuple(shim.turns))
 
-        return await play_slots(
-            plans,
-            play_one,
-            concurrency=len(slots),
-            leave=lambda k: self.engine.close_slot(slots[k]),
-        )
+        with telling(self.engine.told):
+            return await play_slots(
+                plans,
+                play_one,
+                concurrency=len(slots),
+                leave=lambda k: self.engine.close_slot(slots[k]),
+            )
 
     async def play_scripted(
         self, plans: Sequence[Plan], player: Callable[[Plan], ScriptedPolicy]
     ) -> list[Episode]:
         """A function plays instead of a model."""
 
-        return await play_slots(
-            plans,
-            lambda plan, _: self._one(plan, ScriptedTransport(player(plan)), tuple),
-            concurrency=self.concurrency,
-        )
+        async def play_one(plan: Plan, _: int) -> Episode:
+            with labelled(f"episode {plan.id}"):
+                return await self._one(plan, ScriptedTransport(player(plan)), tuple)
+
+        return await play_slots(plans, play_one, concurrency=self.concurrency)
 
     async def _one(
         self, plan: Plan, transport: httpx.AsyncBaseTransport, turns: Callable[[], Any]

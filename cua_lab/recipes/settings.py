@@ -1,9 +1,10 @@
 """Every number a run can be given, with its default and its allowed range.
 
 Data model: `Recipe` = how to run and to serve, plus stages; a `Stage` trains one policy on one
-task: `policy`, `tasks`, `tool`, `agent`, `sft`, `grpo`, `eval`. Invariant: a default stands here or
-in the class of a lower room that a section extends (`policy.shape`, `computer.config`), and nothing
-heavy is imported; YAML files hold what differs, and why.
+task: `policy`, `tasks`, `tool`, `agent`, `sft`, `grpo`, `trainer`, `eval`. Invariant: a default
+stands here, in `trainer_settings`, or in the class of a lower room that a section extends
+(`policy.shape`, `computer.config`), and nothing heavy is imported; YAML files hold what differs,
+and why.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from cua_lab.computer.coordinates import Space
 from cua_lab.computer.settling import NoSettle, QuietFramebuffer, Settle
 from cua_lab.policy.shape import Shape
 from cua_lab.ranges import Count, Natural, NonNegative, Range, Rate, Share
+from cua_lab.recipes.trainer_settings import TrainerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,9 @@ class RunSettings:
     stop_after_ungraded_steps: Count = 3
     """GRPO steps in a row without one graded episode after which the run stops and counts the
     causes; an evaluation without one stops it at once."""
+    watchdog_minutes: NonNegative = 10.0
+    """Without an episode or a step that ended, after so long a run says what each of its episodes
+    waits for, as it does at once on `kill -USR1`; 0 says nothing by itself."""
     parallel_stages: Count | None = None
     """Stages at once, each in a process, with the same results: half the time for two of them on
     two cores. `None`: as many as there are cores for their threads; one with a server outside."""
@@ -58,6 +63,9 @@ class EngineSettings:
     """Requests decoded together."""
     cache_mib: Count = 256
     """Of prefixes kept between the turns of a conversation; embedded."""
+    retries: Natural = 3
+    """How often a request that brought no answer (no connection, 429, 502, 503, 504) is sent again,
+    after 0.5, 1, 2, ... s; the same seed draws the same tokens. vllm and sglang."""
 
     def __post_init__(self) -> None:
         outside = {"url": self.url, "model": self.model, "flags": self.flags or None}
@@ -138,6 +146,9 @@ class ToolSettings(ToolConfig):
     """At least this long after the action; more where many browsers share few cores."""
     at_most_ms: Natural = 1000
     """A page that never rests is shown after this."""
+    screen_timeout_s: Annotated[float, Range(0.1)] = 30.0
+    """A screen that sends no frame for this long, and none on a new connection, is dead: longer
+    than a machine that was put to sleep for a moment, or stopped, is away."""
     settle: Settle = field(init=False)
     """Made of the three."""
 
@@ -202,7 +213,9 @@ class SftSettings:
 
     demonstrations: Count = 1000
     """Scripted episodes."""
-    steps: Count = 400
+    steps: Natural = 400
+    """0: none, for a checkpoint that knows its tool already. It trains every weight, in float32 on
+    one process, whatever `trainer` says of GRPO."""
     batch: Count = 32
     """Demonstrations a step."""
     lr: Rate = 1.5e-3
@@ -269,6 +282,10 @@ class GrpoSettings:
     """Above 0 a frozen copy of the starting policy is kept and scored."""
     tis_cap: Annotated[float, Range(1)] | None = None
     """Truncated importance sampling against the engine's log-probabilities."""
+    ahead: Annotated[int, Range(0, 1)] = 0
+    """1: the next step's episodes are played while this one trains, so they come from weights one
+    step old: up to twice as fast where playing and training take turns, on samples that `tis_cap`
+    has to correct. A resumed run's first step is not ahead, so its bits differ."""
     tokens_per_microbatch: Count = 8192
     """Padded tokens in one forward pass. For 64 games of the laptop recipe: 1.5 GB at 8192, 2.1 GB
     at 16384, and no faster."""
@@ -283,6 +300,11 @@ class GrpoSettings:
             )
         if self.kl == "none" and self.kl_coef > 0:
             raise ValueError(f'kl_coef is {self.kl_coef} but kl is "none"; choose k1, k2 or k3')
+        if self.ahead and self.tis_cap is None:
+            raise ValueError(
+                "ahead is 1, so samples are a step old, but tis_cap is not set: their share of the"
+                " gradient would be wrong; 2 is usual"
+            )
         if self.beta1 == 1 or self.beta2 == 1:
             raise ValueError("beta1 and beta2 must be below 1")
 
@@ -312,6 +334,7 @@ class Stage:
     safety: SafetySettings = field(default_factory=SafetySettings)
     sft: SftSettings = field(default_factory=SftSettings)
     grpo: GrpoSettings = field(default_factory=GrpoSettings)
+    trainer: TrainerSettings = field(default_factory=TrainerSettings)
     eval: EvalSettings = field(default_factory=EvalSettings)
 
     def __post_init__(self) -> None:

@@ -41,8 +41,9 @@ from cua_lab.training.checkpoint import (
     remove_checkpoints,
     save_checkpoint,
 )
-from cua_lab.training.finetune import Finetune, precision_of
+from cua_lab.training.finetune import Finetune
 from cua_lab.training.lora import attach
+from cua_lab.training.precision import precision_of
 from cua_lab.training.sft_data import (
     ConversationReader,
     SftDataset,
@@ -149,7 +150,7 @@ def prepare(
     """Everything a recipe names, checked: all mistakes before any work."""
     import torch
 
-    precision = precision_of(recipe.model)
+    precision = precision_of(recipe.model.device, recipe.model.precision, section="model")
     checkpoint = recipe.policy.checkpoint
     policy = None
     if checkpoint is not None:

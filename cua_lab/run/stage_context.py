@@ -69,11 +69,11 @@ class StageContext:
         """The same stage with this gate in front of its policy."""
         return replace(self, config=self.config.model_copy(update={"gate": gate}))
 
-    def task(self, seed: int, turn: int = 0) -> Task:
-        """One start state, of the variant whose turn it is."""
+    def task(self, seed: int, variant_index: int = 0) -> Task:
+        """One start state of a variant; indices past the last begin again at the first."""
         from hud.eval import Task
 
-        variant = self.variants[turn % len(self.variants)]
+        variant = self.variants[variant_index % len(self.variants)]
         return Task(
             env=self.package.name,
             id=variant.template,
@@ -81,17 +81,17 @@ class StageContext:
             slug=variant.name,
         )
 
-    def _turns(self, count: int) -> list[int]:
+    def _variant_indices(self, count: int) -> list[int]:
         """The variant of each of `count` plans: as many of each, and the plans of one slot, which
         are every `concurrency`-th, change it once at most, for a browser keeps its page."""
         slots = min(self.recipe.run.concurrency, count)
         # In this order the plans of slot 0 come first, then those of slot 1, ...: cut into as many
         # equal runs as there are variants, a slot meets the edge of a run once or not at all.
         by_slot = sorted(range(count), key=lambda index: index % slots)
-        turns = [0] * count
+        indices = [0] * count
         for place, index in enumerate(by_slot):
-            turns[index] = place * len(self.variants) // count
-        return turns
+            indices[index] = place * len(self.variants) // count
+        return indices
 
     def training_plans(self, step: int) -> list[Plan]:
         """The episodes of one GRPO step: `groups` start states, `group_size` episodes each."""
@@ -114,10 +114,10 @@ class StageContext:
     def fresh_plans(self, purpose: str, count: int) -> list[Plan]:
         """Episodes that training never sees; the same ones for the same purpose."""
         name = self.stage.name
-        turns = self._turns(count)
+        indices = self._variant_indices(count)
         return [
             Plan(
-                task=self.task(derive_seed(self.seed, name, purpose, index), turns[index]),
+                task=self.task(derive_seed(self.seed, name, purpose, index), indices[index]),
                 id=f"{name}-{purpose}-{index}",
                 group=f"{name}-{purpose}-{index}",
                 seed=derive_seed(self.seed, name, purpose, "episode", index),
@@ -251,11 +251,11 @@ def demonstrator_of(setup: StageContext) -> Demonstrator:
     return lambda index: each[index % len(each)](index // len(each))
 
 
-def new_policy(setup: StageContext, demonstrator: Demonstrator) -> Policy:
+def new_policy(setup: StageContext, demonstrator: Demonstrator, dtype: str = "float32") -> Policy:
     """The policy before the warm-up: a checkpoint, or a small one with random weights."""
     settings = setup.stage.policy
     if settings.checkpoint is not None:
-        policy = load_policy(settings.checkpoint)
+        policy = load_policy(settings.checkpoint, dtype=dtype)
         if setup.stage.agent.after_rewrite != "split":
             demo = demonstrator(0)
             check_template(

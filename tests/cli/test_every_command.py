@@ -18,9 +18,7 @@ Run = Callable[..., Ended]
 
 MISTAKES: dict[str, list[list[str]]] = {
     "audit verify": [["absent"], ["FOLDER"], ["FILE/under"]],
-    "bench compare": [["nope"], ["stitch", "--rounds", "0"]],
-    "bench stitch": [["--repeats", "0"], ["--repeats", "x"]],
-    "bench browser": [["--actions", "0"], ["--desktops", "99"]],
+    "bench": [["nope"], ["stitch", "--rounds", "0"], ["stitch", "--rounds", "x"]],
     "data check": [
         ["absent.jsonl"],
         ["FOLDER"],
@@ -107,6 +105,13 @@ MISTAKES: dict[str, list[list[str]]] = {
         ["--set", "train.nope=1"],
     ],
     "recipes": [["--nope"]],
+    "new": [
+        ["My-Env"],
+        ["json"],
+        ["FOLDER"],
+        ["fresh", "--page", "absent"],
+        ["fresh", "--page", "BINARY"],
+    ],
     "report": [["absent"], ["FILE"], ["FOLDER"], ["BROKENRUN"], ["RUN", "--out", "FOLDER"]],
     "run": [
         ["--recipe", "nope"],
@@ -139,6 +144,13 @@ MISTAKES: dict[str, list[list[str]]] = {
         ["--data", "FOLDER"],
         ["--data", "BINARY"],
         ["--data", "FILE", "--name", "../x", "--overwrite"],
+    ],
+    "show": [
+        ["absent"],
+        ["FOLDER"],
+        ["BROKENRUN"],
+        ["RUN", "--episode", "nope"],
+        ["RUN", "--best", "--failures"],
     ],
     "smoke": [["--set", "x"], ["--set", "grpo.steps=-1"]],
 }

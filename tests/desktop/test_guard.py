@@ -39,11 +39,9 @@ def gone(pid: int, seconds: float = 5.0) -> bool:
     return False
 
 
-def test_a_closed_guard_leaves_no_process_and_no_file(tmp_path) -> None:
+def test_a_closed_guard_leaves_no_process_and_no_file() -> None:
     async def scenario() -> tuple[Guard, int, list[int]]:
         guard = await Guard.open()
-        (tmp_path / "lock").touch()
-        guard.removes(str(tmp_path / "lock"))
         child = await guard.start("/bin/sh", "-c", "sleep 60 & echo $!; wait", log="log")
         while not (lines := guard.log("log")):
             await asyncio.sleep(0.01)
@@ -54,7 +52,6 @@ def test_a_closed_guard_leaves_no_process_and_no_file(tmp_path) -> None:
     assert gone(child)
     assert all(gone(pid) for pid in grandchildren)
     assert not guard.folder.exists()
-    assert not (tmp_path / "lock").exists()
 
 
 def test_a_killed_parent_leaves_no_process_and_no_file() -> None:

@@ -18,9 +18,11 @@ def test_a_port_that_is_held_is_dealt_to_nobody_and_our_server_may_listen_on_it(
         with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
             stranger.bind(("127.0.0.1", port))
         for _ in range(2):  # a desktop and the one that boots after it
-            with socket.create_server(("127.0.0.1", port)) as ours:
-                with socket.create_connection(("127.0.0.1", port)):
-                    ours.accept()[0].close()
+            with (
+                socket.create_server(("127.0.0.1", port)) as ours,
+                socket.create_connection(("127.0.0.1", port)),
+            ):
+                ours.accept()[0].close()
 
 
 def test_a_port_that_somebody_listens_on_is_named() -> None:

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import Policy, load_policy
 from cua_lab.policy.scoring import collate, score
-from cua_lab.recipes.sft_recipe import LoraSettings
+from cua_lab.recipes.trainer_settings import LoraSettings
 from cua_lab.run.sft_job import export
 from cua_lab.training.finetune import Finetune
 from cua_lab.training.lora import Adapter, attach
