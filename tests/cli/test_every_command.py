@@ -18,6 +18,7 @@ Run = Callable[..., Ended]
 
 MISTAKES: dict[str, list[list[str]]] = {
     "audit verify": [["absent"], ["FOLDER"], ["FILE/under"]],
+    "gpu-check": [["--size", "nope"], ["--engine", "tgi"], ["--device", "tpu"], ["--steps", "0"]],
     "bench compare": [["nope"], ["stitch", "--rounds", "0"]],
     "bench stitch": [["--repeats", "0"], ["--repeats", "x"]],
     "bench browser": [["--actions", "0"], ["--desktops", "99"]],
