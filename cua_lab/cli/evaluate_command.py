@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from functools import partial
 from pathlib import Path
@@ -131,6 +130,8 @@ def evaluate(
     confirm: Confirm = "deny",
 ) -> None:
     """Measure a policy in this process (--model FOLDER) or behind a server (--base-url)."""
+    import asyncio
+
     if (file is None) == (env is None):
         raise LabError("give one of the two: a FILE of grounding samples, or --env PACKAGE")
     if not model:
