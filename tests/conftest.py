@@ -1,10 +1,13 @@
 """One environment for tests and notebook kernels: threads, seeds, no stray keys, no network."""
 
+import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 from cua_lab.lessons.notebooks import set_environment
 
@@ -18,6 +21,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("nightly", parent=settings.get_profile("normal"), max_examples=5000)
+settings.register_profile(
+    "fuzz",
+    parent=settings.get_profile("normal"),
+    derandomize=False,
+    database=DirectoryBasedExampleDatabase(os.environ.get("FUZZ_CORPUS", ".hypothesis/fuzz")),
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "normal"))
 
 
@@ -28,6 +37,32 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if item.get_closest_marker("nightly"):
                 item.add_marker(skip)
+
+
+TRIED: dict[str, dict[str, float]] = {}
+
+
+@pytest.fixture
+def counted():
+    """Count what a test tried, by the row of docs/reliability.md that it stands for: numbers of one
+    name are added up, but for those that are measured (`slope...`)."""
+
+    def count(row: str, **numbers: float) -> None:
+        sums = TRIED.setdefault(row, {})
+        for name, number in numbers.items():
+            sums[name] = number if name.startswith("slope") else sums.get(name, 0) + number
+
+    return count
+
+
+def pytest_sessionfinish(session):
+    """`RELIABILITY=FILE` keeps the counts, beside those of other sessions, for
+    `python tools/reliability.py`."""
+    file = os.environ.get("RELIABILITY")
+    if file and TRIED:
+        path = Path(file)
+        kept = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps(kept | TRIED, indent=1, sort_keys=True) + "\n")
 
 
 @pytest.fixture(scope="session")

@@ -11,14 +11,14 @@ from types import FrameType
 
 import typer
 
-from cua_lab.run.folder import check_name
-
 RUNS = Path("runs")
 """Below the folder that the command is started in."""
 
 
 def run_path(name: str | None, recipe: str) -> Path:
     """The folder of a run: by its own name, or its recipe's."""
+    from cua_lab.run.folder import check_name
+
     return RUNS / check_name(Path(recipe).stem if name is None else name)
 
 
@@ -29,7 +29,7 @@ def stoppable(path: Path, go_on: str) -> Iterator[None]:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         ended.append(number)
-        signal.raise_signal(signal.SIGINT)  # whoever hears Ctrl-C now, hears it
+        signal.raise_signal(signal.SIGINT)  # for the handler of Ctrl-C that is set now
 
     in_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, interrupt) if in_main else None

@@ -4,10 +4,11 @@
 |---|---|
 | tokens, response_length | all ids; how many of them follow the first prompt |
 | loss_mask, rollout_log_probs | over the response; 0.0 where the mask is 0 (ours is NaN there) |
-| multimodal_train_inputs | pixel_values float32 (n_patches, patch_dim), image_grid_thw (n, 3) |
+| multimodal_train_inputs | pixels, grids and positions (`train_inputs.py`) |
 | response, status, reward | text of the response; COMPLETED, TRUNCATED or FAILED; a number |
 | remove_sample | true for a failed episode |
 | rollout_id | the index: parts of one episode share it |
+| metadata["round_number"] | turns: Miles' per-turn metric reads it |
 | metadata["cua_lab"] | episode, group, part, parts, graded, reward, reason, turns, divergences |
 
 Miles calls for a number as reward, and a failed episode has none: 0.0 stands in, and
@@ -22,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cua_lab.miles.train_inputs import Positions, train_inputs
 from cua_lab.stitching.sample import Sample
 
 STATUS = {"completed": "COMPLETED", "truncated": "TRUNCATED", "failed": "FAILED"}
@@ -31,19 +33,25 @@ STAND_IN = 0.0
 
 
 def to_miles(
-    target: Any, samples: Sequence[Sample], decode: Callable[[Sequence[int]], str]
+    target: Any,
+    samples: Sequence[Sample],
+    decode: Callable[[Sequence[int]], str],
+    positions: Positions | None = None,
 ) -> list[Any]:
     """Write one episode's samples: the first into `target`, others into copies of it."""
     targets = [target, *[copy.deepcopy(target) for _ in samples[1:]]]
     for one, sample in zip(targets, samples, strict=True):
-        _write(one, sample, decode)
+        _write(one, sample, decode, positions)
         one.validate()
     return targets
 
 
-def _write(target: Any, sample: Sample, decode: Callable[[Sequence[int]], str]) -> None:
-    import torch
-
+def _write(
+    target: Any,
+    sample: Sample,
+    decode: Callable[[Sequence[int]], str],
+    positions: Positions | None,
+) -> None:
     stitched = sample.stitched
     response = stitched.tokens[stitched.response_start :]
     target.tokens = list(stitched.tokens)
@@ -52,17 +60,19 @@ def _write(target: Any, sample: Sample, decode: Callable[[Sequence[int]], str]) 
     target.loss_mask = list(stitched.loss_mask)
     pairs = zip(stitched.loss_mask, stitched.logprobs, strict=True)
     target.rollout_log_probs = [logprob if kept else 0.0 for kept, logprob in pairs]
-    target.multimodal_train_inputs = {
-        "pixel_values": torch.tensor(sample.pixel_values, dtype=torch.float32),
-        "image_grid_thw": torch.tensor(sample.image_grid_thw, dtype=torch.int64),
-    }
+    target.multimodal_train_inputs = train_inputs(sample, positions)
     target.status = type(target).Status[STATUS[sample.status]]
     target.remove_sample = sample.status == "failed"
     target.rollout_id = target.index
     target.reward = STAND_IN if sample.reward is None else sample.reward
     # Miles takes the least of them as a number; sglang says "default" before the first update.
     target.weight_versions = [v for v in stitched.weight_versions if v.isdigit()]
-    target.metadata = {**(target.metadata or {}), "cua_lab": _about(sample)}
+    about = _about(sample)
+    target.metadata = {
+        **(target.metadata or {}),
+        "round_number": about["turns"],
+        "cua_lab": about,
+    }
 
 
 def _about(sample: Sample) -> dict[str, Any]:

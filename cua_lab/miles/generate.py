@@ -17,6 +17,7 @@ from cua_lab.errors import LabError
 from cua_lab.miles.convert import to_miles
 from cua_lab.miles.episodes import EpisodeRequest, player_of
 from cua_lab.miles.stopping import ends_the_run
+from cua_lab.miles.train_inputs import positions_for
 from cua_lab.seeds import derive_seed
 
 
@@ -29,8 +30,11 @@ async def generate(
     if not evaluation:
         refuse_cut_distributions(sampling_params)
     player = player_of(args)
+    positions = positions_for(
+        args, image_token_id=player.codec.image_pad_id, merge=player.vision.geometry.merge
+    )
     made = await player.samples(_ask(sample, sampling_params, evaluation))
-    return to_miles(sample, made, player.tokenizer.decode)
+    return to_miles(sample, made, player.tokenizer.decode, positions)
 
 
 def refuse_partial(args: Any, sample: Any) -> None:

@@ -6,8 +6,8 @@ The same parameters and the same arithmetic as the transformers module, in fewer
 queries, keys and values are one product, norms and rotation are one autograd step each, and what
 the last layer does behind its attention it does only for the chosen tokens, which in an episode are
 a quarter to a half. Invariant: states and gradients are the module's to the last bits of float32.
-Whatever is not a plain float32 Qwen3-VL on a CPU (adapters, other families, checkpointing) is left
-to the module: `writes_out` says so.
+Whatever is not a plain float32 Qwen3-VL on a CPU (adapters, autocast, shards, other families,
+checkpointing) is left to the module: `writes_out` says so.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def writes_out(model: Network) -> bool:
         type(text).__name__ == "Qwen3VLTextModel"
         and model.device.type == "cpu"
         and model.dtype == torch.float32
+        and not torch.is_autocast_enabled("cpu")
         and not getattr(text, "gradient_checkpointing", False)
         and all(_plain(layer) for layer in text.layers)
     )
@@ -40,9 +41,10 @@ def _plain(layer: Any) -> bool:
     attention, mlp = layer.self_attn, layer.mlp
     inputs = (attention.q_proj, attention.k_proj, attention.v_proj)
     rest = (attention.o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj)
-    return all(type(part) is nn.Linear for part in (*inputs, *rest)) and all(
-        part.bias is None for part in inputs
-    )
+    return all(
+        type(part) is nn.Linear and type(part.weight) is nn.Parameter  # no shard of FSDP's
+        for part in (*inputs, *rest)
+    ) and all(part.bias is None for part in inputs)
 
 
 def states_at(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cua_lab.computer.schema import tool_schema
@@ -17,14 +17,14 @@ from cua_lab.demonstrators.recorder import Recorder
 from cua_lab.env_package import EnvPackage, env_package
 from cua_lab.errors import LabError
 from cua_lab.hud_quirks import template_parameters
-from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
+from cua_lab.play.agent import LabAgentConfig, agent_config
 from cua_lab.play.runtimes import make_runtime
 from cua_lab.play.worker import Plan
 from cua_lab.policy.policy import build_policy, load_policy
 from cua_lab.policy.template import render_text
 from cua_lab.recipes import Recipe, Stage
+from cua_lab.safety.policy_file import load_policy as load_safety_policy
 from cua_lab.seeds import derive_seed
-from cua_lab.serving.sampling_request import sampling_request
 from cua_lab.stitching.template_check import check_template
 from cua_lab.tasks import with_args
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from cua_lab.demonstrators.demos import Demonstrator
     from cua_lab.policy.policy import Policy
+    from cua_lab.safety.gate import Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,15 @@ class StageContext:
     def seed(self) -> int:
         return self.recipe.run.seed
 
-    def task(self, seed: int, turn: int = 0) -> Task:
-        """One start state, of the variant whose turn it is."""
+    def gated(self, gate: Gate | None) -> StageContext:
+        """The same stage with this gate in front of its policy."""
+        return replace(self, config=self.config.model_copy(update={"gate": gate}))
+
+    def task(self, seed: int, variant_index: int = 0) -> Task:
+        """One start state of a variant; indices past the last begin again at the first."""
         from hud.eval import Task
 
-        variant = self.variants[turn % len(self.variants)]
+        variant = self.variants[variant_index % len(self.variants)]
         return Task(
             env=self.package.name,
             id=variant.template,
@@ -76,17 +81,17 @@ class StageContext:
             slug=variant.name,
         )
 
-    def _turns(self, count: int) -> list[int]:
+    def _variant_indices(self, count: int) -> list[int]:
         """The variant of each of `count` plans: as many of each, and the plans of one slot, which
         are every `concurrency`-th, change it once at most, for a browser keeps its page."""
         slots = min(self.recipe.run.concurrency, count)
         # In this order the plans of slot 0 come first, then those of slot 1, ...: cut into as many
         # equal runs as there are variants, a slot meets the edge of a run once or not at all.
         by_slot = sorted(range(count), key=lambda index: index % slots)
-        turns = [0] * count
+        indices = [0] * count
         for place, index in enumerate(by_slot):
-            turns[index] = place * len(self.variants) // count
-        return turns
+            indices[index] = place * len(self.variants) // count
+        return indices
 
     def training_plans(self, step: int) -> list[Plan]:
         """The episodes of one GRPO step: `groups` start states, `group_size` episodes each."""
@@ -109,10 +114,10 @@ class StageContext:
     def fresh_plans(self, purpose: str, count: int) -> list[Plan]:
         """Episodes that training never sees; the same ones for the same purpose."""
         name = self.stage.name
-        turns = self._turns(count)
+        indices = self._variant_indices(count)
         return [
             Plan(
-                task=self.task(derive_seed(self.seed, name, purpose, index), turns[index]),
+                task=self.task(derive_seed(self.seed, name, purpose, index), indices[index]),
                 id=f"{name}-{purpose}-{index}",
                 group=f"{name}-{purpose}-{index}",
                 seed=derive_seed(self.seed, name, purpose, "episode", index),
@@ -125,23 +130,12 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
     """Check a stage against its env package and build what plays it."""
     package = env_package(stage.tasks.package)
     _check_ablations(package, stage)
-    agent = stage.agent
-    config = LabAgentConfig(
-        model="policy",
-        system_prompt=SHORT_SYSTEM_PROMPT if agent.short_prompt else SYSTEM_PROMPT,
-        tool=stage.tool.config(),
-        first_screenshot=agent.first_screenshot,
-        max_steps=agent.max_turns,
-        stop_on=set(agent.stop_on),
-        completion_kwargs=sampling_request(
-            temperature=agent.temperature, max_tokens=agent.max_tokens, token_ids=True
-        ),
-    )
+    _check_safety(stage)
     return StageContext(
         recipe=recipe,
         stage=stage,
         variants=_variants(package, stage),
-        config=config,
+        config=agent_config(stage.agent, stage.tool, model="policy"),
         runtime=make_runtime(
             stage.tasks.package,
             stage.tasks.runtime,
@@ -159,6 +153,19 @@ def _check_ablations(package: EnvPackage, stage: Stage) -> None:
         raise LabError(
             f"eval.ablations of stage {stage.name!r}: nobody searches for the best fixed actions in"
             f" {package.source}; leave out blind"
+        )
+
+
+def _check_safety(stage: Stage) -> None:
+    """The policy file is read now, and the desktop can be asked what is on it."""
+    if stage.safety.policy is None:
+        return
+    load_safety_policy(stage.safety.policy)
+    if stage.tasks.runtime != "local":
+        raise LabError(
+            f"safety.policy asks each desktop what lies under the pointer, which tasks.runtime"
+            f" {stage.tasks.runtime} does not tell: every click would be refused as unknown; use"
+            " runtime: local, or leave safety.policy out"
         )
 
 
@@ -244,11 +251,11 @@ def demonstrator_of(setup: StageContext) -> Demonstrator:
     return lambda index: each[index % len(each)](index // len(each))
 
 
-def new_policy(setup: StageContext, demonstrator: Demonstrator) -> Policy:
+def new_policy(setup: StageContext, demonstrator: Demonstrator, dtype: str = "float32") -> Policy:
     """The policy before the warm-up: a checkpoint, or a small one with random weights."""
     settings = setup.stage.policy
     if settings.checkpoint is not None:
-        policy = load_policy(settings.checkpoint)
+        policy = load_policy(settings.checkpoint, dtype=dtype)
         if setup.stage.agent.after_rewrite != "split":
             demo = demonstrator(0)
             check_template(
@@ -259,7 +266,7 @@ def new_policy(setup: StageContext, demonstrator: Demonstrator) -> Policy:
             )
         return policy
     return build_policy(
-        settings.shape(),
+        settings,
         corpus_of((demonstrator,)),
         seed=derive_seed(setup.seed, setup.stage.name, "weights"),
         name=setup.stage.name,

@@ -26,6 +26,9 @@ from cua_lab.pictures import data_url, png_bytes
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.worker import Plan, Worker
 from cua_lab.records import to_json
+from cua_lab.run.forbidden_acts import count_forbidden
+from cua_lab.run.gate_record import counts_of, risky_calls
+from cua_lab.safety.redaction import redact
 from cua_lab.seeds import derive_seed
 from cua_lab.serving.loopback import open_transport
 from cua_lab.serving.server_check import check_server
@@ -76,6 +79,10 @@ class TaskReport:
         record: dict[str, Any] = to_json(
             {
                 "overall": asdict(self.overall),
+                "gate": counts_of(self.episodes),
+                "forbidden_acts": {
+                    name: asdict(count) for name, count in count_forbidden(self.episodes).items()
+                },
                 "by_task": {name: asdict(result) for name, result in self.by_task.items()},
                 "episodes": [
                     {
@@ -84,7 +91,8 @@ class TaskReport:
                         "status": episode.status,
                         "reward": episode.reward,
                         "success": episode.success,
-                        "actions": [dict(a.arguments or {}) for a in episode.actions],
+                        "actions": [redact(dict(a.arguments or {})) for a in episode.actions],
+                        "gate": None if episode.judged is None else risky_calls(episode),
                         "error": episode.error,
                     }
                     for episode in self.episodes
@@ -253,35 +261,30 @@ async def play_with_server(
     """
     gone: list[str] = []
 
-    def seated(plan: Plan) -> Callable[[int], Any]:
-        async def run(_: int) -> Episode:
-            if gone:
-                return _unplayed(plan, gone[0])
-            episode = await play(
-                plan.task,
-                config,
-                Keyed(open_transport(base_url), key, seed=plan.seed),
-                runtime=runtime,
-                id=plan.id,
-                group=plan.group,
-                timeout_s=timeout_s,
-                base_url=base_url,
-            )
-            if episode.status == "failed" and not gone:
-                try:
-                    await check_base_url(base_url, key, config.model)
-                except LabError as error:
-                    gone.append(str(error))
-            if on_episode is not None:
-                on_episode(episode)
-            return episode
-
-        return run
+    async def play_one(plan: Plan, _: int) -> Episode:
+        if gone:
+            return _unplayed(plan, gone[0])
+        episode = await play(
+            plan.task,
+            config,
+            Keyed(open_transport(base_url), key, seed=plan.seed),
+            runtime=runtime,
+            id=plan.id,
+            group=plan.group,
+            timeout_s=timeout_s,
+            base_url=base_url,
+        )
+        if episode.status == "failed" and not gone:
+            try:
+                await check_base_url(base_url, key, config.model)
+            except LabError as error:
+                gone.append(str(error))
+        if on_episode is not None:
+            on_episode(episode)
+        return episode
 
     with quiet_failures():
-        return await play_slots(
-            [seated(plan) for plan in plans], concurrency=concurrency, leave=lambda k: None
-        )
+        return await play_slots(plans, play_one, concurrency=concurrency)
 
 
 async def check_base_url(base_url: str, key: str | None, model: str) -> None:

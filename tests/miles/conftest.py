@@ -100,6 +100,10 @@ def session_args(router: tuple[str, int], checkpoint: Path, game: Stage) -> Any:
         sglang_router_port=router[1],
         hf_checkpoint=str(checkpoint),
         partial_rollout=False,
+        train_backend="fsdp",
+        micro_batch_size=1,
+        use_dynamic_batch_size=False,
+        data_pad_size_multiplier=128,
         **{KEY: to_tree(recipe)},
     )
 

@@ -73,6 +73,13 @@ def test_an_episode_that_an_unusable_answer_ended_is_truncated_and_counts(target
     assert made.metadata["cua_lab"]["graded"]
 
 
+def test_miles_reads_the_turns_of_a_sample(target: Any) -> None:
+    """Its `multi_turn_metric/round_number_*` is there only where the first sample says a number."""
+    (made,) = to_miles(target, [part(0, 1)], repr)
+    assert made.metadata["round_number"] == made.metadata["cua_lab"]["turns"] == 2
+    assert made.metadata["hud_task"] == {"id": "x"}, "what Miles put there stays"
+
+
 def test_weight_versions_are_kept_where_they_are_numbers(target: Any) -> None:
     """Miles takes the least of them as an int to tell how stale a sample is."""
     (made,) = to_miles(target, [part(0, 1)], repr)

@@ -7,9 +7,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from cua_lab.errors import LabError
+from cua_lab.policy import scoring
 from cua_lab.policy.policy import Policy, load_policy
 from cua_lab.policy.scoring import collate, score
-from cua_lab.recipes.sft_recipe import LoraSettings
+from cua_lab.recipes.trainer_settings import LoraSettings
 from cua_lab.run.sft_job import export
 from cua_lab.training.finetune import Finetune
 from cua_lab.training.lora import Adapter, attach
@@ -41,10 +42,13 @@ def shaken(adapter: Adapter) -> None:
 
 
 @pytest.mark.parametrize("vision", [False, True])
-def test_merged_and_unmerged_say_the_same_within_1e_5(file: Path, tmp_path, vision: bool) -> None:
+def test_merged_and_unmerged_say_the_same_within_1e_5(
+    file: Path, tmp_path, vision: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     targets = ("q_proj", "v_proj", "down_proj", "qkv", "proj", "linear_fc1")
     made, _, _ = trainer(file)
     policy = made.policy
+    monkeypatch.setattr(scoring, "writes_out", lambda model: False)  # adapters want the module
     before = logprobs(policy, made)
     names = set(policy.model.state_dict())
     adapter = attach(policy, LoraSettings(r=4, alpha=8, targets=targets, vision=vision))
@@ -127,16 +131,16 @@ def test_a_matrix_that_two_layers_share_gets_no_adapter(file: Path, target: str)
 
 def test_a_merge_that_moves_a_row_is_not_exported(file: Path, tmp_path: Path) -> None:
     """One row is scored before and after: a merge has no other witness."""
-    made, asking, adapter = trainer(file, "lora.r=4")
+    made, prompt_format, adapter = trainer(file, "lora.r=4")
     shaken(adapter)
     scores = [made.probe(), made.probe() + 0.01]
     with pytest.raises(LabError, match=r"moved a log-probability .* by 0\.01"):
-        export(made.policy, asking, tmp_path, adapter, probe=lambda: scores.pop(0))
+        export(made.policy, prompt_format, tmp_path, adapter, probe=lambda: scores.pop(0))
     assert (tmp_path / "adapter" / "adapter_model.safetensors").is_file()
     assert not (tmp_path / "model").exists()
-    again, asking, adapter = trainer(file, "lora.r=4")
+    again, prompt_format, adapter = trainer(file, "lora.r=4")
     shaken(adapter)
-    export(again.policy, asking, tmp_path, adapter, probe=again.probe)
+    export(again.policy, prompt_format, tmp_path, adapter, probe=again.probe)
     assert (tmp_path / "model" / "config.json").is_file()
 
 

@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from cua_lab.desktop.apps import rules2048
-from cua_lab.desktop.apps.reading import largest_pair
 from cua_lab.desktop.apps.rules2048 import DIRECTIONS, SIDE, Board, Direction, Row
+from cua_lab.desktop.apps.transcripts import largest_pair
 from cua_lab.errors import LabError
 
 MOST_MERGES = 3
