@@ -15,6 +15,7 @@ TO_READ = PACKAGE / "lessons" / "loops"
 LATE = {
     "cli": "a command loads what it needs, so that --help needs neither torch nor HUD",
     "viz/__init__.py": "anywidget is loaded where the viewer is shown, and nowhere else",
+    "training/learner.py": "peft, which adapters need, is an extra",
 }
 """Files and rooms with imports of our own modules inside functions, and why."""
 

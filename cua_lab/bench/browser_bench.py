@@ -66,12 +66,8 @@ class Settled:
 class Paths:
     """From a VNC frame of 1280x1200 to the PNG of 512 pixels that the model sees, ms."""
 
-    ours_ms: float
-    hud_ms: float
-
-    @property
-    def times(self) -> float:
-        return self.hud_ms / self.ours_ms
+    ours_ms: tuple[float, ...]
+    hud_ms: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +141,7 @@ async def screenshot_paths(*, repeats: int = 15) -> Paths:
             theirs.append(time.perf_counter() - began)
         await tool.client.close()
         await hud.close()
-    return Paths(median(ours) * 1000, median(theirs) * 1000)
+    return Paths(tuple(s * 1000 for s in ours), tuple(s * 1000 for s in theirs))
 
 
 def downscaled(png: bytes, width: int) -> bytes:

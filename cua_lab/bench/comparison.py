@@ -1,4 +1,4 @@
-"""What `cua-lab bench compare` found, as a page and as JSON.
+"""What `cua-lab bench` found, as a page and as JSON.
 
 Invariant: figures never stand without the machine that they were measured on and its limits.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,12 +17,10 @@ import torch
 
 from cua_lab import files
 from cua_lab.bench.machine_limits import Limits, limits
-from cua_lab.bench.pairs import Pair, markdown
-from cua_lab.bench.parts import PARTS
+from cua_lab.bench.pairs import Growth, Measured, Pair, markdown
+from cua_lab.bench.parts import ON_REQUEST, PARTS
 from cua_lab.errors import LabError
 from cua_lab.run.job import machine, versions
-
-NEEDS_A_BROWSER = ("settle",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +28,23 @@ class Comparison:
     """Pairs, and what they were measured on."""
 
     pairs: tuple[Pair, ...]
+    growth: tuple[Growth, ...]
     limits: Limits
     machine: dict[str, Any]
     versions: dict[str, str]
+    load: float | None = None
+    """Processes that wanted a core while it was measured, the mean over a minute."""
 
     def markdown(self) -> str:
         """The page."""
         m, top = self.machine, self.limits
+        busy = "" if self.load is None else f", load {self.load:.0f}"
         return (
-            f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, one thread; torch"
+            f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, one thread{busy}; torch"
             f" {self.versions['torch']}, Python {self.versions['python']}. Limits:"
             f" {top.gflops:.0f} GFLOP/s, {top.gib_per_s:.1f} GiB/s,"
             f" {top.loopback_ms:.3f} ms a loopback round trip, {top.png_ms:.1f} ms a PNG of"
-            " 1280x1200 at level 1.\n\n" + markdown(self.pairs)
+            " 1280x1200 at level 1.\n\n" + markdown(self.pairs, self.growth)
         )
 
     def record(self) -> dict[str, Any]:
@@ -49,24 +52,29 @@ class Comparison:
         return {
             "machine": self.machine,
             "versions": self.versions,
+            "load": self.load,
             "limits": asdict(self.limits),
             "pairs": [pair.record() for pair in self.pairs],
+            "growth": [growth.record() for growth in self.growth],
         }
 
 
 def compare(parts: Sequence[str] | None, *, rounds: int) -> Comparison:
-    """Measure parts by name; `None`: all that need no browser."""
-    names = parts or [name for name in PARTS if name not in NEEDS_A_BROWSER]
+    """Measure parts by name; `None`: all but those that are measured on request."""
+    names = parts or [name for name in PARTS if name not in ON_REQUEST]
     if unknown := [name for name in names if name not in PARTS]:
         raise LabError(f"there is no part {unknown[0]!r}; the parts are {', '.join(PARTS)}")
     torch.set_num_threads(1)
     top = asyncio.run(limits())
-    pairs = [pair for name in names for pair in asyncio.run(_part(name, rounds))]
-    return Comparison(tuple(pairs), top, machine(1), versions())
+    found = [asyncio.run(_part(name, rounds, top)) for name in names]
+    pairs = tuple(pair for part in found for pair in part.pairs)
+    growth = tuple(one for part in found for one in part.growth)
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    return Comparison(pairs, growth, top, machine(1), versions(), load)
 
 
-async def _part(name: str, rounds: int) -> list[Pair]:
-    return await PARTS[name](rounds)
+async def _part(name: str, rounds: int, top: Limits) -> Measured:
+    return await PARTS[name](rounds, top)
 
 
 def write_comparison(found: Comparison, out: Path) -> tuple[Path, Path]:

@@ -1,8 +1,9 @@
 """The published way to stitch, written anew from its description, to measure against.
 
 It walks the whole prompt id by id in every turn, tolerates a difference if a few ids on both sides
-decode to the same text without white space, and drops the rest of the episode at any other. It is
-slower, and wrong: it takes "a b" for "ab", and five newlines for a rewrite.
+decode to the same text without white space, and drops the rest of the episode at any other. A
+prompt is checked to its end before anything is replaced. It is slower, and wrong: it takes "a b"
+for "ab", and five newlines for a rewrite.
 """
 
 from __future__ import annotations
@@ -44,27 +45,31 @@ def _verified(
     codec: TokenCodec,
 ) -> int | None:
     """How far the prompt repeats the tokens, its white space taken over; `None`: it does not."""
-    position = 0
-    while position < len(tokens):
-        if position < len(prompt) and tokens[position] == prompt[position]:
-            position += 1
+    here = there = 0
+    changes: list[tuple[slice, slice]] = []
+    while here < len(tokens):
+        if there < len(prompt) and tokens[here] == prompt[there]:
+            here, there = here + 1, there + 1
             continue
-        widths = _same_text(tokens[position:], prompt[position : position + WINDOW], codec)
+        widths = _same_text(tokens[here : here + WINDOW], prompt[there : there + WINDOW], codec)
         if widths is None:
-            return None
+            return None  # before anything is replaced
         ours, theirs = widths
-        tokens[position : position + ours] = prompt[position : position + theirs]
-        mask[position : position + ours] = [0] * theirs
-        logprobs[position : position + ours] = [0.0] * theirs
-        position += theirs
-    return position
+        changes.append((slice(here, here + ours), slice(there, there + theirs)))
+        here, there = here + ours, there + theirs
+    for old, new in reversed(changes):
+        taken = prompt[new]
+        tokens[old] = taken
+        mask[old] = [0] * len(taken)
+        logprobs[old] = [0.0] * len(taken)
+    return there
 
 
 def _same_text(
     tokens: Sequence[int], prompt: Sequence[int], codec: TokenCodec
 ) -> tuple[int, int] | None:
-    for ours in range(1, WINDOW + 1):
-        for theirs in range(1, WINDOW + 1):
+    for ours in range(1, len(tokens) + 1):
+        for theirs in range(1, len(prompt) + 1):
             if _bare(tokens[:ours], codec) == _bare(prompt[:theirs], codec):
                 return ours, theirs
     return None

@@ -11,7 +11,6 @@ import typer
 from cua_lab.cli.root import app
 from cua_lab.cli.runs import RUNS, run_path, stoppable
 from cua_lab.errors import LabError
-from cua_lab.recipes.loader import FOLDER, about, changes, load_recipe, recipe_names
 
 if TYPE_CHECKING:
     from cua_lab.recipes import Recipe
@@ -42,7 +41,7 @@ def run(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help=f"A recipe's name ({', '.join(recipe_names())}) or a YAML file.",
+            help="A recipe's name (cua-lab recipes lists them) or a YAML file.",
             show_default=DEFAULT,
         ),
     ] = None,
@@ -65,6 +64,8 @@ def run(
 
     `cua-lab recipes` says what each recipe does and how long it takes.
     """
+    from cua_lab.recipes.loader import load_recipe
+
     settings = list(overrides or [])
     if seed is not None:
         settings.append(f"run.seed={seed}")
@@ -81,21 +82,39 @@ def run(
 @app.command()
 def smoke(overrides: Set = None) -> None:
     """Play the whole path once with tiny numbers; takes under a minute, leaves runs/smoke."""
+    from cua_lab.recipes.loader import load_recipe
+
     loaded = load_recipe("smoke", list(overrides or []))
     _run(loaded, RUNS / "smoke", resume=False, overwrite=True)
 
 
 @app.command()
-def recipes() -> None:
+def recipes(
+    memory: Annotated[
+        bool,
+        typer.Option(
+            "--memory", help="Work out what the recipes for GPUs take of a card; half a minute."
+        ),
+    ] = False,
+) -> None:
     """List the recipes: what each one does and how long it takes."""
+    from cua_lab.recipes.loader import FOLDER, about
+
+    if memory:
+        from cua_lab.run.cards import table
+
+        return typer.echo(table())
     files = sorted(path for path in FOLDER.glob("*.yaml"))
     for file in files:
         command = "sft" if file.stem.startswith("sft-") else "run"
         typer.echo(f"cua-lab {command} --recipe {file.stem}\n    {about(file)}")
+    return None
 
 
 def stored_recipe(path: Path, recipe: str | None, settings: list[str]) -> Recipe:
     """The recipe that a stopped run was started with; whatever is asked for besides must agree."""
+    from cua_lab.recipes.loader import changes, load_recipe
+
     file = path / "config.yaml"
     if not file.is_file():
         raise LabError(f"nothing to resume in {path}: there is no run; leave --resume out")

@@ -11,14 +11,14 @@ from types import FrameType
 
 import typer
 
-from cua_lab.run.folder import check_name
-
 RUNS = Path("runs")
 """Below the folder that the command is started in."""
 
 
 def run_path(name: str | None, recipe: str) -> Path:
     """The folder of a run: by its own name, or its recipe's."""
+    from cua_lab.run.folder import check_name
+
     return RUNS / check_name(Path(recipe).stem if name is None else name)
 
 

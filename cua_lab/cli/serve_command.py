@@ -12,7 +12,6 @@ import typer
 
 from cua_lab.cli.root import app
 from cua_lab.errors import LabError
-from cua_lab.serving.loopback import check_port, claim
 
 if TYPE_CHECKING:
     from cua_lab.serving.access import Access
@@ -144,6 +143,8 @@ def serve(
 
 
 def _check_address(engine: EngineName, host: str, port: int, expose: bool) -> None:
+    from cua_lab.serving.loopback import check_port
+
     if host not in LOOPBACK and not expose:
         raise LabError(
             f"{host} is open to other machines, and the engine has no password; listen on"
@@ -217,6 +218,8 @@ def _serve_real(engine: str, model: Path, **options: Any) -> None:
 def _run(server_app: Any, name: str, host: str, port: int) -> None:
     """uvicorn until a signal; the address is printed once it answers."""
     import uvicorn
+
+    from cua_lab.serving.loopback import claim
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[Any] | None = None) -> None:

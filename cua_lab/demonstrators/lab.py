@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cua_lab.demonstrators.demos import ClickPlayer, GamePlayer, ReadingPlayer
-from cua_lab.demonstrators.errands import ErrandsPlayer
+from cua_lab.demonstrators.errands_player import ErrandsPlayer
 from cua_lab.envs.lab.blind import best_blind
 from cua_lab.envs.lab.env import best_merge_prompt, near_win_prompt
 from cua_lab.errors import LabError

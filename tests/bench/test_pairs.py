@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from cua_lab.bench import comparison
+from cua_lab.bench import comparison, screen_parts, token_parts, training_parts, trl_losses
 from cua_lab.bench.machine_limits import Limits, limits
-from cua_lab.bench.pairs import Pair, Timing, interleaved, markdown, pairs_of
-from cua_lab.bench.parts import PARTS
+from cua_lab.bench.pairs import Growth, Pair, Timing, interleaved, markdown, pairs_of
+from cua_lab.bench.parts import ON_REQUEST, PARTS
+from cua_lab.bench.token_parts import BATCHED, ONE_AT_A_TIME
 from cua_lab.errors import LabError
+
+TOP = Limits(gflops=100, gib_per_s=10, loopback_ms=0.05, png_ms=20)
 
 
 def test_each_way_takes_its_turn_and_the_first_round_does_not_count() -> None:
@@ -32,7 +35,7 @@ def test_a_ratio_is_of_medians_and_one_slow_round_does_not_move_it() -> None:
     (pair,) = pairs_of("part", "work", {"ours": ours, "peer": peer})
     assert pair.times == 3
     assert pair.peer.spread == 0
-    assert "3.0x" in markdown([pair])
+    assert "| 3.00x |" in markdown([pair])
     assert pair.record()["rounds"] == 3
 
 
@@ -41,22 +44,79 @@ def test_limits_are_measured_and_positive() -> None:
     assert min(found.gflops, found.gib_per_s, found.loopback_ms, found.png_ms) > 0
 
 
-@pytest.mark.parametrize("part", ["screenshot", "stitch", "episode"])
-def test_a_part_measures_both_sides_of_the_same_work(part: str) -> None:
-    (pair,) = asyncio.run(PARTS[part](1))
-    assert pair.part == part
-    assert pair.ours.ms > 0
-    assert pair.peer.ms > 0
+@pytest.mark.parametrize("part", ["screenshot", "shim", "stitch", "episode", "viewer"])
+def test_a_part_measures_both_sides_of_the_same_work(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen_parts, "TURNS", (1, 2))
+    monkeypatch.setattr(token_parts, "TURNS", (6, 24))
+    found = asyncio.run(PARTS[part](1, TOP))
+    for pair in found.pairs:
+        assert pair.part == part
+        assert min(pair.ours.ms, pair.peer.ms) > 0
+        assert pair.limit
+        assert pair.limit_ms is not None
+        assert pair.why
+    assert [g.sizes for g in found.growth] == {"episode": [(1, 2)], "stitch": [(6, 24)]}.get(
+        part, []
+    )
 
 
 def test_engine_and_generate_are_timed_on_the_same_greedy_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cua_lab.bench.parts.PROMPTS", 2)
-    monkeypatch.setattr("cua_lab.bench.parts.TOKENS", 3)
-    pairs = asyncio.run(PARTS["decode"](1))
-    assert [pair.peer.name for pair in pairs] == ["generate, one at a time", "generate, batched"]
-    assert pairs[0].note == "2 of 2 greedy answers equal"
+    monkeypatch.setattr(token_parts, "PROMPTS", 2)
+    monkeypatch.setattr(token_parts, "TOKENS", 3)
+    found = asyncio.run(PARTS["decode"](1, TOP))
+    assert [pair.peer.name for pair in found.pairs] == [ONE_AT_A_TIME, BATCHED]
+    assert found.pairs[0].note == "2 of 2 greedy answers equal"
+
+
+@pytest.mark.parametrize("part", ["sft", "grpo"])
+def test_a_step_and_its_peers_start_with_the_same_loss(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a peer with another loss is refused: its time would say nothing."""
+    monkeypatch.setattr(training_parts, "ROWS", 8)
+    monkeypatch.setattr(trl_losses, "installed", lambda: False)
+    found = asyncio.run(PARTS[part](1, TOP))
+    (pair,) = found.pairs
+    assert pair.peer.name == "transformers' logits"
+    assert "agree within" in pair.note
+    name = {"sft": "_hf_nll", "grpo": "_hf_surrogate"}[part]
+    right = getattr(training_parts, name)
+    monkeypatch.setattr(training_parts, name, lambda *at: right(*at) + 1e-3)
+    with pytest.raises(LabError, match=r"differ by 0\.001 on the same batch"):
+        asyncio.run(PARTS[part](1, TOP))
+
+
+@pytest.mark.skipif(not trl_losses.installed(), reason="TRL is not installed: the bench extra")
+@pytest.mark.parametrize("part", ["sft", "grpo"])
+def test_trls_loss_is_ours(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_parts, "ROWS", 8)
+    peers = [pair.peer.name for pair in asyncio.run(PARTS[part](1, TOP)).pairs]
+    assert peers == ["transformers' logits", f"TRL's {part.upper()} loss"]
+
+
+def test_time_that_grows_with_the_square_has_the_exponent_2() -> None:
+    assert Growth("p", "turns", (1, 2, 4), (3.0, 12.0, 48.0)).exponent == pytest.approx(2)
+    assert "| p | turns | 1, 2 | 3.00, 6.00 | 1.00 |" in markdown(
+        [], [Growth("p", "turns", (1, 2), (3.0, 6.0))]
+    )
+
+
+def test_cpu_time_does_not_count_what_others_do() -> None:
+    """On a busy machine a ratio of wall times is a ratio of luck."""
+
+    async def wait() -> None:
+        await asyncio.sleep(0.05)
+
+    assert asyncio.run(interleaved({"wait": wait}, rounds=1))["wait"].ms < 50
+    assert asyncio.run(interleaved({"wait": wait}, rounds=1, clock="wall"))["wait"].ms >= 50
+
+
+def test_what_is_measured_on_request_only_is_a_part() -> None:
+    assert set(ON_REQUEST) <= set(PARTS)
 
 
 def test_an_unknown_part_is_refused_with_those_that_there_are() -> None:
@@ -68,9 +128,9 @@ def test_the_page_and_the_json_name_the_machine_and_its_limits(tmp_path: Path) -
     pair = Pair("stitch", "24 turns", Timing("ours", (1.0,)), Timing("peer", (2.0,)))
     machine = {"cpu": "a chip", "cores": 2, "memory_gib": 8.0}
     found = comparison.Comparison(
-        (pair,), Limits(100, 10, 0.05, 20), machine, {"torch": "2", "python": "3"}
+        (pair,), (), TOP, machine, {"torch": "2", "python": "3"}, load=7.4
     )
     page, data = comparison.write_comparison(found, tmp_path / "bench")
-    assert "a chip, 2 cores" in page.read_text()
+    assert "a chip, 2 cores, 8.0 GiB, one thread, load 7;" in page.read_text()
     assert "| stitch | 24 turns |" in page.read_text()
     assert json.loads(data.read_text())["limits"]["gflops"] == 100

@@ -18,9 +18,8 @@ Run = Callable[..., Ended]
 
 MISTAKES: dict[str, list[list[str]]] = {
     "audit verify": [["absent"], ["FOLDER"], ["FILE/under"]],
-    "bench compare": [["nope"], ["stitch", "--rounds", "0"]],
-    "bench stitch": [["--repeats", "0"], ["--repeats", "x"]],
-    "bench browser": [["--actions", "0"], ["--desktops", "99"]],
+    "bench": [["nope"], ["stitch", "--rounds", "0"], ["stitch", "--rounds", "x"]],
+    "gpu-check": [["--size", "nope"], ["--engine", "tgi"], ["--device", "tpu"], ["--steps", "0"]],
     "data check": [
         ["absent.jsonl"],
         ["FOLDER"],

@@ -1,13 +1,11 @@
-"""The stitching benchmark: what it compares, and what stitching costs."""
+"""The published way to stitch beside ours: what each keeps, and what ours costs."""
 
 import math
 from collections import Counter
 from typing import ClassVar
 
-from typer.testing import CliRunner
-
 from cua_lab.bench.published_stitch import stitch_by_walking
-from cua_lab.bench.stitch_bench import episode, measure
+from cua_lab.bench.synthetic_episodes import episode
 from cua_lab.stitching.codec import TableCodec
 from cua_lab.stitching.stitch import stitch
 from cua_lab.stitching.turn import Turn
@@ -71,20 +69,10 @@ def test_a_resync_looks_at_the_last_answer_and_not_at_what_came_before():
     assert math.isclose(looks[16] / 15, looks[8] / 7, rel_tol=0.02)
 
 
-def test_a_measured_row_says_what_was_kept():
-    row = measure(4, diverging=True, repeats=1)
-    assert (row.turns, row.divergences) == (4, 3)
-    assert row.kept == row.sampled - 3
-    assert row.ours_ms > 0
-
-
-def test_the_command_prints_a_row_for_each_episode(monkeypatch):
-    import cua_lab.cli.bench_command  # noqa: F401  (registers the command)
-    from cua_lab.bench import stitch_bench as module
-    from cua_lab.cli import app
-
-    rows = [measure(3, diverging=True, repeats=1)]
-    monkeypatch.setattr(module, "table", lambda **_: rows)
-    result = CliRunner().invoke(app, ["bench", "stitch"])
-    assert result.exit_code == 0
-    assert f"{rows[0].tokens:,}" in result.output
+def test_the_published_way_replaces_nothing_before_a_prompt_is_checked_to_its_end():
+    said = Turn((8,), (1, 2, 9), (-1.0,) * 3)
+    shown = Turn((8, 3, 9, 4, 8), (1, 9), (-1.0,) * 2)  # "ab" for "a b": taken over
+    other = Turn((8, 1, 2, 9, 4, 4, 4, 4, 2), (1, 9), (-1.0,) * 2)  # and then another text
+    before, _, _ = stitch_by_walking([said, shown], PLAIN)
+    tokens, _, _ = stitch_by_walking([said, shown, other], PLAIN)
+    assert tokens == before
