@@ -35,12 +35,13 @@ test: $(VENV)/.test browser-packages  ## everything: unit, property, notebook an
 engine-run: $(VENV)/.test  ## the laptop's policy learns against a real vLLM; make its environment with serve first
 	$(BIN)/python -m pytest tests/engines/test_run.py -m "engine and nightly"
 
-lint: $(VENV)/.test  ## ruff (notebooks too), mypy, floors, unused code
+lint: $(VENV)/.test  ## ruff (notebooks too), mypy, floors, unused code, bandit, pip-audit
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tools/floors.py
 	$(BIN)/python tools/unused.py
+	$(BIN)/python tools/security.py
 
 coverage: $(VENV)/.test browser-packages  ## which lines the tests reach; fails below COVERAGE percent
 	$(BIN)/python -m pytest tests -p no:nbval -o addopts="-q --strict-markers --import-mode=importlib" \

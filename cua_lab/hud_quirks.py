@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from hud.environment.server import TaskRunner
+from hud.eval.runtime import local as hud_local
 from hud.settings import settings
 from hud.types import Step
 
@@ -31,6 +34,23 @@ def forget_hud_account() -> None:
     settings.api_key = None
     settings.telemetry_enabled = True
     Step.emit = _emit_if_heard  # type: ignore[assignment, method-assign]
+
+
+KEYS = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|(^|_)AUTH", re.I)
+"""Names of variables that hold a credential or lead to one (SSH_AUTH_SOCK)."""
+_exec = hud_local.create_process_group_exec  # type: ignore[attr-defined]
+
+
+def keep_keys_from_children() -> None:
+    """Start the env servers of `SubprocessRuntime` without this process's credentials. HUD hands
+    the whole environment on, and an env, with every app and browser that it starts, could read
+    it."""
+    hud_local.create_process_group_exec = _exec_without_keys  # type: ignore[attr-defined]
+
+
+async def _exec_without_keys(*command: str, **options: Any) -> Any:
+    kept = {name: value for name, value in os.environ.items() if not KEYS.search(name)}
+    return await _exec(*command, **{"env": kept, **options})
 
 
 _emit = Step.emit

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 from cua_lab.lessons.notebooks import set_environment
 
@@ -20,6 +21,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("nightly", parent=settings.get_profile("normal"), max_examples=5000)
+settings.register_profile(
+    "fuzz",
+    parent=settings.get_profile("normal"),
+    derandomize=False,
+    database=DirectoryBasedExampleDatabase(os.environ.get("FUZZ_CORPUS", ".hypothesis/fuzz")),
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "normal"))
 
 

@@ -57,3 +57,10 @@ def test_a_templates_arguments_are_told_by_name() -> None:
     assert "seed" in template_parameters(lab.env, "targets-click")
     with pytest.raises(KeyError):
         template_parameters(lab.env, "no-such-template")
+
+
+def test_hud_starts_env_servers_by_the_name_that_is_replaced() -> None:
+    """Credentials are kept from them there; tests/envs/test_isolation.py tests the effect."""
+    from hud.eval.runtime import local
+
+    assert "create_process_group_exec(" in inspect.getsource(local.SubprocessRuntime)

@@ -401,11 +401,27 @@ def _show_tasks(report: TaskReport) -> None:
     if failed:
         count = len(report.episodes)
         typer.echo(f"{len(failed)} of {count} episodes failed; the first: {failed[0].error}")
+    _show_forbidden(report)
     if (gate := counts_of(report.episodes)) is not None:
         typer.echo(
             f"at the gate: {gate.actions} calls, {gate.risky} of them risky: {gate.confirmed}"
             f" confirmed, {gate.rejected} rejected, {gate.denied} denied"
         )
+
+
+def _show_forbidden(report: TaskReport) -> None:
+    """Where tasks forbid something: done, and done what must not be, apart."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from cua_lab.run.forbidden_acts import count_forbidden
+
+    if counts := count_forbidden(report.episodes):
+        table = Table("", "graded", "task done", "forbidden act done", "stopped by the gate")
+        for name, count in counts.items():
+            stopped = "-" if count.stopped is None else str(count.stopped)
+            table.add_row(name, str(count.episodes), str(count.done), str(count.forbidden), stopped)
+        Console().print(table)
 
 
 def _write(report: GroundingReport | TaskReport, folder: Path, title: str) -> None:

@@ -89,14 +89,27 @@ def smoke(overrides: Set = None) -> None:
 
 
 @app.command()
-def recipes() -> None:
+def recipes(
+    memory: Annotated[
+        bool,
+        typer.Option(
+            "--memory", help="Work out what the recipes for GPUs take of a card; half a minute."
+        ),
+    ] = False,
+) -> None:
     """List the recipes: what each one does and how long it takes."""
+    if memory:
+        from cua_lab.run.cards import table
+
+        return typer.echo(table())
+
     from cua_lab.recipes.loader import FOLDER, about
 
     files = sorted(path for path in FOLDER.glob("*.yaml"))
     for file in files:
         command = "sft" if file.stem.startswith("sft-") else "run"
         typer.echo(f"cua-lab {command} --recipe {file.stem}\n    {about(file)}")
+    return None
 
 
 def stored_recipe(path: Path, recipe: str | None, settings: list[str]) -> Recipe:

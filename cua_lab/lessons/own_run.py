@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cua_lab.play.episode import Episode
 from cua_lab.recipes import load_recipe
-from cua_lab.records import TaskSummary
+from cua_lab.records import TaskSummary, read_lines
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import Measured
 from cua_lab.run.progress import Progress
@@ -53,16 +52,9 @@ class OwnRun:
         last = self.stage.state.step + steps
         grpo = replace(setup.stage.grpo, steps=last)
         self.stage.setup = replace(setup, stage=replace(setup.stage, grpo=grpo))
-        met: list[float] = []
-
-        def note(episode: Episode) -> None:
-            if episode.reward is not None:
-                met.append(episode.reward)
-
-        self.stage.worker.on_episode = note
         await self.stage._grpo()
-        each = grpo.groups * grpo.group_size
-        return [sum(met[i : i + each]) / each for i in range(0, len(met) - each + 1, each)]
+        records = read_lines(self.stage.folder.path / "metrics.jsonl")
+        return [line["reward_mean"] for line in records if line["phase"] == "grpo"][-steps:]
 
     async def measure(self) -> Measured:
         """What fresh episodes earn now; the same ones as before."""

@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args
 
 from cua_lab.env_package import EnvPackage, dockerfile_of, env_package
 from cua_lab.errors import LabError
+from cua_lab.hud_quirks import keep_keys_from_children
 from cua_lab.play.containers import daytona_runtime
 
 Kind = Literal["local", "subprocess", "docker", "daytona"]
@@ -49,6 +50,7 @@ def make_runtime(
     if kind == "subprocess":
         from hud.eval import SubprocessRuntime
 
+        keep_keys_from_children()
         return SubprocessRuntime(env_package(package).env_file)
     if kind == "docker":
         return _docker(package, image or image_of(package))

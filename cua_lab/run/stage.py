@@ -10,7 +10,6 @@ run which was stopped anywhere goes on from there. Invariant: what a stage write
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -38,6 +37,7 @@ from cua_lab.records import (
     TurnRow,
     episode_row_record,
     make_step,
+    read_episode,
     step_record,
     to_json,
 )
@@ -47,6 +47,7 @@ from cua_lab.run.folder import RunFolder
 from cua_lab.run.gate_record import gate_of, gate_record, risky_calls
 from cua_lab.run.graded import GradedSteps, check_graded
 from cua_lab.run.measure import Measured, measure
+from cua_lab.run.pictured import kept_after, kept_before, worth
 from cua_lab.run.progress import Progress, StageProgress
 from cua_lab.run.recovery import whole_warm_up, write_manifest
 from cua_lab.run.stage_context import StageContext, demonstrator_of, new_policy
@@ -73,10 +74,6 @@ if TYPE_CHECKING:
     from cua_lab.stitching.sample import Sample
     from cua_lab.training.metrics import StepMetrics
     from cua_lab.training.trainer import GRPOTrainer
-
-PICTURED = 16
-"""Start states whose screenshots are kept for the film strips, before and after: those first that
-were missed before, for they can have been learnt since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,20 +459,20 @@ class StageRun:
 
     def _pictured(self, episodes: Sequence[Episode], phase: str) -> set[str]:
         """The same start states before and after, as many of each variant."""
-        frames = self.folder.path / "frames"
-        if phase == "eval_after":
-            found = {e.id for e in episodes if (frames / f"eval_before-{e.id}-0.png").exists()}
-            if found:
-                return found
-        room = dict.fromkeys(
-            (variant.name for variant in self.setup.variants), PICTURED // len(self.setup.variants)
-        )
-        chosen: set[str] = set()
-        for episode in sorted(episodes, key=_worth):
-            if room.get(episode.task, 0) > 0:
-                room[episode.task] -= 1
-                chosen.add(episode.id)
-        return chosen
+        variants = [variant.name for variant in self.setup.variants]
+        if phase == "eval_after" and (before := self._pictured_before()):
+            return kept_after(episodes, before, variants)
+        return kept_before(episodes, variants)
+
+    def _pictured_before(self) -> dict[str, float]:
+        """What each start with pictures from before GRPO was worth then."""
+        rows = map(read_episode, self.folder.records("episodes.jsonl"))
+        name = self.setup.stage.name
+        return {
+            row.episode: worth(row.reward, row.success)
+            for row in rows
+            if row.phase == "eval_before" and row.stage == name and row.pictured and row.episode
+        }
 
     def _record_episodes(
         self,
@@ -529,13 +526,6 @@ class StageRun:
 
     def _save(self) -> None:
         self.progress.save(self.folder)
-
-
-def _worth(episode: Episode) -> float:
-    """Misses first, then hits; failed episodes last."""
-    if episode.reward is None:
-        return math.inf
-    return episode.reward if episode.success is None else float(episode.success)
 
 
 def episode_row(

@@ -26,6 +26,7 @@ from cua_lab.pictures import data_url, png_bytes
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.worker import Plan, Worker
 from cua_lab.records import to_json
+from cua_lab.run.forbidden_acts import count_forbidden
 from cua_lab.run.gate_record import counts_of, risky_calls
 from cua_lab.safety.redaction import redact
 from cua_lab.seeds import derive_seed
@@ -79,6 +80,9 @@ class TaskReport:
             {
                 "overall": asdict(self.overall),
                 "gate": counts_of(self.episodes),
+                "forbidden_acts": {
+                    name: asdict(count) for name, count in count_forbidden(self.episodes).items()
+                },
                 "by_task": {name: asdict(result) for name, result in self.by_task.items()},
                 "episodes": [
                     {

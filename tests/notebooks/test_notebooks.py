@@ -114,12 +114,14 @@ def test_three_exercises_are_checked_and_solved(path: Path) -> None:
         assert SOLUTION.search(cells[f"{name}-solution"].source)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_each_hidden_solution_passes_the_check_of_its_exercise(path: Path, number: int) -> None:
     """In one namespace with the cells tagged `setup`, so that the check is not what is wrong."""
     if missing := missing_for(path):
         pytest.skip(missing)
     cells = {cell.id: cell for cell in read(path).cells}
+    if number > 3 and f"exercise-{number}" not in cells:
+        pytest.skip("three are asked for")
     hidden = SOLUTION.search(cells[f"exercise-{number}-solution"].source)
     assert hidden is not None
     setup = [cell.source for cell in code_cells(path) if "setup" in cell.metadata.get("tags", [])]

@@ -93,20 +93,30 @@ def test_a_run_leaves_a_report_that_needs_nothing_else(smoke_run: Path) -> None:
     assert "https://" not in report
 
 
-def test_the_same_starts_are_pictured_before_and_after_and_misses_come_first(
-    smoke_run: Path,
-) -> None:
-    """Six strips of the first six starts taught little: most were hits both times."""
+def test_starts_that_are_pictured_after_grpo_are_those_that_gained_most(smoke_run: Path) -> None:
+    """Chosen before GRPO they taught little: most were the same both times."""
     records = lines(smoke_run, "episodes.jsonl")
 
+    def of(phase: str) -> dict[str, dict[str, Any]]:
+        return {r["episode"]: r for r in records if r["phase"] == phase}
+
     def pictured(phase: str) -> set[str]:
-        chosen = [
-            r for r in records if r["phase"] == phase and r["turns"] and r["turns"][0]["frame"]
-        ]
+        chosen = [r for r in of(phase).values() if r["turns"] and r["turns"][0]["frame"]]
         assert all((smoke_run / r["end"]).exists() for r in chosen if r["end"])
         return {record["episode"] for record in chosen}
 
-    assert pictured("eval_before") == pictured("eval_after") != set()
+    def gain(name: str) -> float:
+        before, after = of("eval_before")[name], of("eval_after")[name]
+        if after["success"] is None:
+            return float(after["reward"] - before["reward"])
+        return float(after["success"]) - float(before["success"])
+
+    kept, shown = pictured("eval_before"), pictured("eval_after")
+    assert set() != shown <= kept
+    for task in {r["task"] for r in records}:
+        here = {name for name in kept if of("eval_before")[name]["task"] == task}
+        least = min(gain(name) for name in here & shown)
+        assert all(gain(name) <= least for name in here - shown)
 
 
 def test_a_run_leaves_two_siblings_to_look_at_token_by_token(smoke_run: Path) -> None:

@@ -26,9 +26,16 @@ def packed_runs() -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in FOLDER.glob("*/summary.json")))
 
 
-def finished_run(name: str = "laptop", *, runs: str | Path = "../runs") -> Run:
+def runs_folder() -> Path:
+    """Where `make run` leaves runs, also for a kernel that was started in `notebooks`."""
+    here = Path.cwd()
+    inside = here.name == "notebooks" and (here.parent / "pyproject.toml").exists()
+    return (here.parent if inside else here) / "runs"
+
+
+def finished_run(name: str = "laptop", *, runs: str | Path | None = None) -> Run:
     """The run `name` where one's own stands under `runs`, finished; else the packed one."""
-    own = Path(runs, name)
+    own = Path(runs_folder() if runs is None else runs, name)
     if os.environ.get(ONLY_PACKED) != "packed" and (own / "summary.json").exists():
         return read_run(own)
     if name not in packed_runs():

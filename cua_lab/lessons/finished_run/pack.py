@@ -61,9 +61,11 @@ def _slim(run: Run) -> Iterator[EpisodeRow]:
     """Evaluations with what was done; of training the first, the middle and the last step; of
     ablations the grade alone."""
     kept: dict[tuple[str, str], int] = {}
+    shown = _shown(run)
     for episode in run.episodes:
         place = (episode.task, episode.phase)
-        pictured = episode.pictured and kept.get(place, 0) < PICTURED
+        pictured = episode.pictured and (episode.task, episode.episode) in shown
+        pictured = pictured and kept.get(place, 0) < PICTURED
         kept[place] = kept.get(place, 0) + pictured
         if pictured:
             yield episode
@@ -72,6 +74,18 @@ def _slim(run: Run) -> Iterator[EpisodeRow]:
             yield replace(episode, turns=turns, end=None)
         elif episode.phase.startswith(ABLATED) or episode.step in _steps(run, episode.task):
             yield replace(episode, turns=(), end=None)
+
+
+def _shown(run: Run) -> set[tuple[str, str | None]]:
+    """The starts of each task that are pictured before and after; all, where it has no pairs."""
+    shown: set[tuple[str, str | None]] = set()
+    for task in {e.task for e in run.episodes}:
+        phases = [
+            {e.episode for e in run.pictured(task, phase)}
+            for phase in ("eval_before", "eval_after")
+        ]
+        shown |= {(task, name) for name in (phases[0] & phases[1] or phases[0] | phases[1])}
+    return shown
 
 
 def _steps(run: Run, task: str) -> tuple[int, ...]:
