@@ -11,7 +11,7 @@ COVERAGE ?= 0
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run smoke test engine-run lint coverage path lab doctor notebooks notebooks-check browser-packages clean help
+.PHONY: lessons site run smoke test engine-run lint coverage path lab doctor notebooks notebooks-check browser-packages clean help
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -28,6 +28,8 @@ doctor: $(VENV)/.core  ## what works on this machine, and how to fix the rest
 
 lab: $(VENV)/.core  ## JupyterLab on the first lesson
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
+
+lessons: $(VENV)/.lessons  ## what the lessons need, without starting them
 
 test: $(VENV)/.test browser-packages  ## everything: unit, property, notebook and browser tests
 	$(BIN)/python -m pytest
@@ -46,6 +48,11 @@ lint: $(VENV)/.test  ## ruff (notebooks too), mypy, floors, unused code, bandit,
 coverage: $(VENV)/.test browser-packages  ## which lines the tests reach; fails below COVERAGE percent
 	$(BIN)/python -m pytest tests -p no:nbval -o addopts="-q --strict-markers --import-mode=importlib" \
 	  --cov --cov-report=term --cov-report=html --cov-fail-under=$(COVERAGE)
+
+site: $(VENV)/.core  ## the lessons, docs and API as pages to read; build/site/index.html
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python tools/site.py
+	@echo "open build/site/index.html"
 
 path: $(VENV)/.test  ## how much of the package one episode and one update pass through
 	$(BIN)/python tools/trace_path.py
@@ -70,6 +77,10 @@ $(VENV)/bin/python:
 
 $(VENV)/.core: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.lessons: $(VENV)/.core
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[test,browser]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/bin/python pyproject.toml constraints.txt

@@ -69,9 +69,9 @@ def test_no_bytes_of_a_client_bring_an_rfb_server_down(counted: Any) -> None:
     @given(damaged(TALK) | st.binary(max_size=200))
     @few(60)
     def attack(data: bytes) -> None:
-        if not clock.over:
-            counted("fuzz-rfb-server", connections=1, bytes=len(data))
-            loop.run_until_complete(asyncio.wait_for(say(data), 60))
+        clock.check()
+        counted("fuzz-rfb-server", connections=1, bytes=len(data))
+        loop.run_until_complete(asyncio.wait_for(say(data), 60))
 
     async def still_served() -> None:
         good = await RawClient.connect(server.port)
@@ -79,7 +79,7 @@ def test_no_bytes_of_a_client_bring_an_rfb_server_down(counted: Any) -> None:
         good.close()
         await server.close()
 
-    attack()
+    clock.run(attack)
     loop.run_until_complete(asyncio.wait_for(still_served(), 60))
     loop.close()
 
@@ -126,11 +126,11 @@ def test_no_bytes_of_an_rfb_server_are_more_than_a_dead_screen(counted: Any) -> 
     @given(damaged(FRAME))
     @few(60)
     def attack(data: bytes) -> None:
-        if not clock.over:
-            counted("fuzz-rfb-client", connections=1, bytes=len(data))
-            asyncio.run(asyncio.wait_for(look(data), 120))
+        clock.check()
+        counted("fuzz-rfb-client", connections=1, bytes=len(data))
+        asyncio.run(asyncio.wait_for(look(data), 120))
 
-    attack()
+    clock.run(attack)
 
 
 CALLS = [
@@ -150,7 +150,8 @@ def test_arguments_of_a_call_are_a_call_or_an_error_for_the_policy(counted: Any)
     @given(st.sampled_from(CALLS).flatmap(altered) | json_values)
     @few(300)
     def attack(arguments: Any) -> None:
-        if clock.over or not isinstance(arguments, dict):
+        clock.check()
+        if not isinstance(arguments, dict):
             return
         counted("fuzz-arguments", calls=1)
         try:
@@ -160,7 +161,7 @@ def test_arguments_of_a_call_are_a_call_or_an_error_for_the_policy(counted: Any)
         else:
             assert call.at is None or all(0 <= v < 128 for v in call.at)
 
-    attack()
+    clock.run(attack)
 
 
 def test_a_servers_answer_is_exact_ids_or_an_error(counted: Any) -> None:
@@ -183,15 +184,14 @@ def test_a_servers_answer_is_exact_ids_or_an_error(counted: Any) -> None:
     )
     @few(150)
     def attack(body: bytes) -> None:
-        if clock.over:
-            return
+        clock.check()
         counted("fuzz-shim", answers=1, bytes=len(body))
         try:
             asyncio.run(ask(body))
         except LabError as error:
             str(error).encode()
 
-    attack()
+    clock.run(attack)
 
 
 def test_whatever_a_policy_says_is_text_and_calls(counted: Any) -> None:
@@ -205,14 +205,13 @@ def test_whatever_a_policy_says_is_text_and_calls(counted: Any) -> None:
     @given(texts | wrapped | st.text(st.characters()))
     @few(300)
     def attack(text: str) -> None:
-        if clock.over:
-            return
+        clock.check()
         counted("fuzz-parser", texts=1)
         for call in parse_tool_calls(text, ["computer"]).calls:
             assert call.name == "computer"
             json.loads(call.arguments.encode())
 
-    attack()
+    clock.run(attack)
 
 
 def test_a_recipe_is_read_or_refused_in_one_line(counted: Any) -> None:
@@ -221,15 +220,14 @@ def test_a_recipe_is_read_or_refused_in_one_line(counted: Any) -> None:
     @given(damaged(RECIPE.encode()).map(lambda data: data.decode("utf-8", "replace")))
     @few(100)
     def attack(text: str) -> None:
-        if clock.over:
-            return
+        clock.check()
         counted("fuzz-recipes", recipes=1)
         try:
             parse_recipe(text, file="fuzzed.yaml")
         except LabError as error:
             str(error).encode()
 
-    attack()
+    clock.run(attack)
 
 
 ROWS = {
@@ -252,7 +250,8 @@ def test_a_public_row_is_read_or_set_aside_with_its_reason(counted: Any) -> None
     @few(300)
     def attack(pair: tuple[str, Any]) -> None:
         name, row = pair
-        if clock.over or not isinstance(row, dict):
+        clock.check()
+        if not isinstance(row, dict):
             return
         counted("fuzz-rows", rows=1)
         try:
@@ -261,7 +260,7 @@ def test_a_public_row_is_read_or_set_aside_with_its_reason(counted: Any) -> None
         except LabError as error:
             str(error).encode()
 
-    attack()
+    clock.run(attack)
 
 
 LINE = json.dumps(
@@ -275,8 +274,7 @@ def test_a_record_file_is_read_or_refused_in_words(tmp_path: Path, counted: Any)
     @given(damaged(LINE + b"\n" + LINE + b"\n"))
     @few(200)
     def attack(data: bytes) -> None:
-        if clock.over:
-            return
+        clock.check()
         counted("fuzz-records", files=1, bytes=len(data))
         path.write_bytes(data)
         try:
@@ -285,7 +283,7 @@ def test_a_record_file_is_read_or_refused_in_words(tmp_path: Path, counted: Any)
         except LabError as error:
             str(error).encode()
 
-    attack()
+    clock.run(attack)
 
 
 @pytest.fixture(scope="module")
@@ -312,8 +310,7 @@ def test_damaged_weights_and_manifests_are_refused_and_change_nothing(
     @few(40)
     def attack(pair: tuple[str, bytes]) -> None:
         name, data = pair
-        if clock.over:
-            return
+        clock.check()
         counted("fuzz-checkpoints", files=1, bytes=len(data))
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(folder, copy)
@@ -333,4 +330,4 @@ def test_damaged_weights_and_manifests_are_refused_and_change_nothing(
         with contextlib.suppress(LabError, ValueError, RecursionError):  # or it is no JSON
             Progress.read(json.loads(data), tmp_path)
 
-    attack()
+    clock.run(attack)

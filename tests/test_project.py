@@ -37,7 +37,8 @@ def test_every_dependency_has_a_pinned_version() -> None:
     }
     project = PYPROJECT["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["test"], *extras["browser"], *extras["sft"]]
+    wanted = [*project["dependencies"], *extras["test"], *extras["browser"],
+              *extras["sft"], *extras["docs"]]  # fmt: skip
     names = {re.split(r"[<>=\[ ;]", r)[0].lower().replace("_", "-") for r in wanted}
     assert names <= pins
     assert "torch==2.13.0" in (ROOT / "constraints.txt").read_text()

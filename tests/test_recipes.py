@@ -166,7 +166,7 @@ def test_a_recipe_of_your_own_is_given_by_its_file(tmp_path):
     with pytest.raises(LabError, match="there is no file"):
         load_recipe(tmp_path / "other.yaml")
     with pytest.raises(
-        LabError, match=r"no recipe 'mine'; there are 2048-near-win, 2048-score, browser"
+        LabError, match=r"no recipe 'mine'; there are 2048-best-merge, 2048-near-win, 2048"
     ):
         load_recipe("mine")
 

@@ -98,13 +98,12 @@ def recipes(
     ] = False,
 ) -> None:
     """List the recipes: what each one does and how long it takes."""
+    from cua_lab.recipes.loader import FOLDER, about
+
     if memory:
         from cua_lab.run.cards import table
 
         return typer.echo(table())
-
-    from cua_lab.recipes.loader import FOLDER, about
-
     files = sorted(path for path in FOLDER.glob("*.yaml"))
     for file in files:
         command = "sft" if file.stem.startswith("sft-") else "run"

@@ -135,7 +135,8 @@ globalThis.look = (() => {
     const name = clean([attribute(target, "alt"), attribute(target, "title"), visible(target)]
       .filter(Boolean).join(" / "));
     const pointer = getComputedStyle(target).cursor === "pointer";
-    if (!pointer && name.length > 40) return null;
+    const holds = all(target, REACTS).length > 0;  // a list of buttons is no button
+    if (!pointer && (holds || name.length > 40)) return null;
     return {role: pointer ? "clickable" : "text", name, kind: "", href: "", form: null};
   };
 

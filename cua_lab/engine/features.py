@@ -15,9 +15,6 @@ from cua_lab.policy.byte_cache import ByteCache
 from cua_lab.policy.model import encode_images
 from cua_lab.policy.protocols import Network
 
-SAFE_ROWS = 4
-"""Image tokens of the smallest images (64 px)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Features:
@@ -61,9 +58,10 @@ class FeatureCache:
         for image in unknown.values():
             sizes.setdefault(image.grid_thw.tobytes(), []).append(image)
         for group in sizes.values():
-            # The tower's last product has 4 rows for a small image alone, and more for several:
-            # where that changes the order of summation, each image is encoded by itself.
-            step = len(group) if MIN_ROWS <= SAFE_ROWS else 1
+            # The tower's last products have a row for each token: 4 for an image of 64 px alone,
+            # and more for several. Where that changes the order of summation, each is encoded by
+            # itself; 16 tokens (128 px) are enough for every routine.
+            step = len(group) if group[0].tokens >= MIN_ROWS else 1
             for first in range(0, len(group), step):
                 found.update(self._encode(group[first : first + step]))
         for key in unknown:

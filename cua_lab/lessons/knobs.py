@@ -21,6 +21,7 @@ from cua_lab.envs.lab.grading import click_distance
 from cua_lab.errors import LabError
 from cua_lab.lessons.clip_plot import clipped_losses
 from cua_lab.training.advantages import group_advantages
+from cua_lab.viz import page
 from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, INK, paper
 
@@ -39,6 +40,7 @@ FIRST: dict[str, dict[str, Any]] = {
     "kl": {"weight": 0.5, "reference": 0.2},
 }
 """What each kind shows at first."""
+BACKDROP = "body{margin:0;background:light-dark(#fff,#111)}:root{color-scheme:light dark}"
 
 
 class Knob(anywidget.AnyWidget):
@@ -48,6 +50,17 @@ class Knob(anywidget.AnyWidget):
     _css = STATIC / "knobs.css"
     kind = traitlets.Unicode().tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
+
+    def save_html(self, path: str | Path) -> Path:
+        """Write a page that works offline, from `file://`, under `default-src 'none'`."""
+        html = page.page_of(
+            "widget.html.jinja",
+            title=f"Knob: {self.kind}",
+            style=(STATIC / "knobs.css").read_text(encoding="utf-8") + BACKDROP,
+            script=(STATIC / "knobs.js").read_text(encoding="utf-8") + "\nboot();\n",
+            data=page.json_text({"kind": self.kind, "values": self.values}),
+        )
+        return page.write_page(path, html)
 
     def __repr__(self) -> str:
         return f"Knob({self.kind!r})"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -33,6 +34,8 @@ HEARTBEAT_S = 15.0
 """How often a start that takes minutes says that it goes on."""
 KEPT_LOGS = 10
 """Of each engine: the reason of a failure is often in the start before the last."""
+SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)S?$", re.IGNORECASE)
+"""Names of variables that an engine is not given: it reads a folder, and asks nobody."""
 Say = Callable[[str], None]
 
 
@@ -362,12 +365,39 @@ def launched(
     process = _start(command, _environment(kind, threads), log)
     listed = "" if "--served-model-name" in arguments else name
     engine = EngineProcess(kind, f"http://127.0.0.1:{port}", process, log, listed)
+    with _ending_with_us(process.pid):
+        try:
+            seconds = engine.wait_healthy(timeout_s, say)
+            say(
+                f"{kind.name} answers at {engine.url}/v1 after {seconds:.0f} s as {name!r};"
+                f" log: {log}"
+            )
+            yield engine
+        finally:
+            engine.stop(say=say)
+
+
+LEASH = """trap '' INT TERM HUP
+read -r word
+[ "$word" = ended ] || kill -KILL "-$1" 2>/dev/null"""
+"""Waits for a word, or for the end of who holds the other end of its input, however that ends."""
+
+
+@contextmanager
+def _ending_with_us(group: int) -> Iterator[None]:
+    """Let an engine and its workers end with this process, also where it is killed: nobody would
+    stop them then, and they keep the port and the memory."""
+    leash = subprocess.Popen(
+        ["/bin/sh", "-c", LEASH, "leash", str(group)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
-        seconds = engine.wait_healthy(timeout_s, say)
-        say(f"{kind.name} answers at {engine.url}/v1 after {seconds:.0f} s as {name!r}; log: {log}")
-        yield engine
+        yield
     finally:
-        engine.stop(say=say)
+        with suppress(OSError):
+            leash.communicate(b"ended\n")
 
 
 def _start(
@@ -389,7 +419,7 @@ def _environment(kind: EngineKind, threads: int | None) -> dict[str, str]:
     own = dict(kind.environment)
     if threads is not None:  # vLLM binds one thread a core unless it is told not to
         own |= {"OMP_NUM_THREADS": str(threads), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-    return {**os.environ, **own}
+    return {name: value for name, value in os.environ.items() if not SECRET.search(name)} | own
 
 
 def _new_log(kind: EngineKind) -> Path:

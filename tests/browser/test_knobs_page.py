@@ -7,36 +7,42 @@ import pytest
 import torch
 
 from cua_lab.lessons import knobs
-from cua_lab.lessons.knobs import FIRST, STATIC
+from cua_lab.lessons.knobs import FIRST, STATIC, knob
 from cua_lab.training.advantages import group_advantages
 from cua_lab.training.losses import policy_loss
-
-BOOT = """
-window.formulas = formulas;
-for (const el of document.querySelectorAll("[data-knob]")) {
-  const held = JSON.parse(el.dataset.knob);
-  render({ model: { get: (name) => held[name] }, el });
-}
-"""
 
 
 @pytest.fixture
 def shown(page, tmp_path, theme):
+    """All of them below each other, each as `render` draws it."""
     page.emulate_media(color_scheme=theme)
-    knobs_html = "".join(
-        f"<div id={kind} data-knob='{json.dumps({'kind': kind, 'values': values})}'></div>"
-        for kind, values in FIRST.items()
+    places = "".join(f"<div id={kind}></div>" for kind in FIRST)
+    held = json.dumps({kind: {"kind": kind, "values": values} for kind, values in FIRST.items()})
+    draw = (
+        "window.formulas = formulas;"
+        f"for (const [id, data] of Object.entries({held}))"
+        " render({ model: { get: (name) => data[name] }, el: document.getElementById(id) });"
     )
-    script = (STATIC / "knobs.js").read_text() + BOOT
+    script = (STATIC / "knobs.js").read_text() + draw
     html = (
         '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,">'
         f"<style>{(STATIC / 'knobs.css').read_text()}</style>"
-        f'{knobs_html}<script type="module">{script}</script>'
+        f'{places}<script type="module">{script}</script>'
     )
     (tmp_path / "knobs.html").write_text(html, encoding="utf-8")
     page.goto((tmp_path / "knobs.html").as_uri())
     page.wait_for_selector("#kl .dot")
     yield page
+    assert page.complaints == []
+
+
+def test_a_page_of_its_own_works_from_a_file_under_a_strict_policy(page, tmp_path) -> None:
+    knob("silent").save_html(tmp_path / "knob.html")
+    assert "default-src 'none'" in (tmp_path / "knob.html").read_text()
+    page.goto((tmp_path / "knob.html").as_uri())
+    page.get_by_role("slider", name="success rate p").focus()
+    page.keyboard.press("Home")
+    assert page.locator(".said").inner_text() == "100.0 % of the groups are silent"
     assert page.complaints == []
 
 

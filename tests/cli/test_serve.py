@@ -42,10 +42,10 @@ def test_a_checkpoint_is_served_until_ctrl_c(checkpoint: Path) -> None:
         found = next(m for line in lines if (m := re.search(r"http://127\.0\.0\.1:\d+/v1", line)))
         body = {"messages": [{"role": "user", "content": "Go"}], "max_tokens": 3}
         assert "as 'small'" in found.string, "a client must know what to call it"
-        answer = httpx.post(f"{found[0]}/chat/completions", json=body, timeout=30)
+        answer = httpx.post(f"{found[0]}/chat/completions", json=body, timeout=300)
         assert answer.json()["usage"]["completion_tokens"] == 3
         server.send_signal(signal.SIGINT)
-        assert server.wait(10) == 0
+        assert server.wait(300) == 0
         assert "stopped" in server.stdout.read()
     finally:
         server.kill()
@@ -57,6 +57,13 @@ def test_an_address_that_others_reach_needs_to_be_asked_for(checkpoint: Path) ->
     result = CliRunner().invoke(app, ["serve", "--model", str(checkpoint), "--host", "0.0.0.0"])
     assert isinstance(result.exception, LabError)
     assert "--expose" in str(result.exception)
+
+
+def test_a_real_engine_is_started_on_loopback_only(checkpoint: Path) -> None:
+    done = CliRunner().invoke(
+        app, ["serve", "--engine", "vllm", "--model", str(checkpoint), "--host", "::1"]
+    )
+    assert "127.0.0.1 only; got --host ::1" in str(done.exception)
 
 
 def test_a_folder_that_is_no_checkpoint_is_one_clear_error(tmp_path: Path) -> None:

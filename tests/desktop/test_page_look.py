@@ -11,6 +11,7 @@ from cua_lab.envs.browser_screen import BrowserScreen
 
 pytestmark = pytest.mark.browser
 BOX = "position:absolute;left:0;top:0;width:200px;height:100px"
+SHORT = f"<div style='{BOX}'>Delete all</div>"
 
 
 @pytest.fixture
@@ -99,6 +100,20 @@ def test_a_frame_of_the_same_site_is_looked_into(looked) -> None:
     inner = "<body style=margin:0><button style=width:200px;height:100px>Delete</button>"
     pointed = looked(f'<iframe style="{BOX};border:0" srcdoc="{inner}"></iframe>').pointed
     assert (pointed.role, pointed.name) == ("button", "Delete")
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        (SHORT, "Delete all"),  # a script may listen to it
+        (f"<div style='{BOX}'>Delete <button style='margin-left:150px'>x</button></div>", None),
+        (f"<p style='{BOX}'>{'Delete is a word in a long text. ' * 3}</p>", None),
+        (f"<p style='{BOX};cursor:pointer'>{'Delete all of these now. ' * 3}</p>", "Delete"),
+    ],
+)
+def test_short_text_may_be_a_button_and_what_holds_buttons_is_none(looked, body, named) -> None:
+    pointed = looked(body).pointed
+    assert pointed is None if named is None else named in pointed.name
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,13 @@ def host(monkeypatch):
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.parametrize(("user", "flags"), [(0, ("--no-sandbox",)), (1000, ())])
+def test_the_sandbox_is_off_for_root_alone(monkeypatch, user: int, flags: tuple[str, ...]) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert chromium._sandbox() == flags
+    assert "--no-sandbox" not in chromium.FLAGS
+
+
 async def environment_of_a_child() -> tuple[dict[str, str], Path]:
     opened = await Guard.open()
     try:

@@ -154,6 +154,21 @@ def test_a_near_win_is_won_by_the_keys_that_merge_and_by_no_others(here) -> None
         assert len(run.info["readings"]) == len(keys) + 1
 
 
+def test_a_merge_is_worth_its_part_of_the_best_one(here) -> None:
+    from cua_lab.desktop.apps import boards2048, rules2048
+
+    board = boards2048.mid_game(3)
+    best = boards2048.best_gain(board)
+    for key in ("left", "up"):
+        gained = rules2048.move(board, key)[1]
+        run = episode(here, "2048-best-merge", [{"action": "press", "keys": [key]}], seed=3)
+        assert run.reward == pytest.approx(gained / best)
+        assert run.success == (gained == best)
+        assert run.info["readings"][0] == board_transcript(board)
+    spent = episode(here, "2048-best-merge", [{"action": "press", "keys": ["left"] * 2}], seed=3)
+    assert spent.reward == 0.0
+
+
 def test_an_item_is_added_by_typing_it(here) -> None:
     args = {"seed": 2, "text": "Résumé, 日本"}
     done = episode(here, "todo-create", [{"action": "type", "text": "Résumé, 日本\n"}], **args)

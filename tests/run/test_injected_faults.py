@@ -75,8 +75,9 @@ def facts(episode: Episode) -> Any:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.where}-{fault.name}")
 def test_a_fault_of_one_episode_is_that_episodes(
-    run: StageRun, monkeypatch: pytest.MonkeyPatch, fault: Fault
+    run: StageRun, monkeypatch: pytest.MonkeyPatch, fault: Fault, counted: Any
 ) -> None:
+    counted(f"fault-{fault.where}", faults=1, episodes=MEMBERS)
     whole = expected(run)
     assert len({episode.reward for episode in whole}) > 1, "else no statistic could be wrong"
     with monkeypatch.context() as patch:
@@ -160,8 +161,13 @@ def test_a_run_counts_failures_by_cause_and_shows_the_first_of_each(
     ("from_step", "where"), [(None, "eval_before: none of 2"), (1, "GRPO step 3, 2 steps in a row")]
 )
 def test_a_fault_of_all_episodes_stops_the_run_with_its_causes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, from_step: int | None, where: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    from_step: int | None,
+    where: str,
+    counted: Any,
 ) -> None:
+    counted("fault-all", runs=1)
     monkeypatch.setattr(worker.httpx, "ASGITransport", Clicking)
 
     def chosen(id: str) -> bool:

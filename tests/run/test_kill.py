@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def killed_at_each_new_point(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def test_killed_before_and_after_every_kind_of_write_it_ends_with_the_same_bits(
-    tmp_path: Path, expected: dict[str, bytes]
+    tmp_path: Path, expected: dict[str, bytes], counted: Any
 ) -> None:
     """One run that is killed some fifty times, at every fault point that its files have."""
     points = set(killed_at_each_new_point(tmp_path / "run"))
@@ -88,6 +89,7 @@ def test_killed_before_and_after_every_kind_of_write_it_ends_with_the_same_bits(
         } <= points
     assert differing(tmp_path / "run", expected) == []
     assert leftovers(tmp_path / "run") == []
+    counted("kill-each-kind", kills=len(points))
 
 
 def killed_in_grpo(path: Path, *, checkpoints: int = 2) -> None:
@@ -132,7 +134,7 @@ def test_a_line_cut_in_the_middle_is_taken_back(tmp_path: Path, expected: dict[s
 
 @pytest.mark.parametrize("file", ["metrics.jsonl", "step-000002", "progress.json", "viewer.json"])
 def test_a_full_disk_ends_the_run_and_what_was_good_stays_good(
-    tmp_path: Path, expected: dict[str, bytes], file: str
+    tmp_path: Path, expected: dict[str, bytes], file: str, counted: Any
 ) -> None:
     """After a full disk, the sums of the summary were doubled."""
     path, left = tmp_path / "run", 5
@@ -147,6 +149,7 @@ def test_a_full_disk_ends_the_run_and_what_was_good_stays_good(
         play(RECIPE, path, full)
     assert play(RECIPE, path, Death(never))
     assert differing(path, expected) == []
+    counted("full-disk", runs=1)
 
 
 def test_a_damaged_warm_up_is_named_and_nothing_is_trained_on_it(
@@ -233,7 +236,7 @@ def in_a_process(path: Path) -> "subprocess.Popen[bytes]":
 
 @pytest.mark.nightly
 def test_killed_at_every_single_fault_point_it_ends_with_the_same_bits(
-    tmp_path: Path, expected: dict[str, bytes]
+    tmp_path: Path, expected: dict[str, bytes], counted: Any
 ) -> None:
     count, ended = 0, False
     while not ended:
@@ -245,13 +248,14 @@ def test_killed_at_every_single_fault_point_it_ends_with_the_same_bits(
         assert differing(path, expected) == [], f"killed at fault point {count}"
         shutil.rmtree(path)
     assert count > 150
+    counted("kill-every-point", kills=count - 1)
 
 
 @pytest.mark.nightly
 def test_killed_by_the_kernel_at_random_moments_it_ends_with_the_same_bits(
-    tmp_path: Path, expected: dict[str, bytes]
+    tmp_path: Path, expected: dict[str, bytes], counted: Any
 ) -> None:
-    random = Random(0)
+    random, kills = Random(0), 0
     for trial in range(40):
         path = tmp_path / f"run-{trial}"
         for _ in range(20):
@@ -260,7 +264,9 @@ def test_killed_by_the_kernel_at_random_moments_it_ends_with_the_same_bits(
                 process.wait(timeout=random.uniform(3, 14))
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
+                kills += 1
             if process.wait() == 0:
                 break
         assert play(RECIPE, path, Death(never))
         assert differing(path, expected) == [], f"trial {trial}"
+    counted("kill-random", kills=kills)

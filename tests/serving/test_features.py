@@ -1,5 +1,8 @@
 """Image features are computed once, and kept only as far as memory allows."""
 
+import pytest
+import torch
+
 from cua_lab.engine.features import FeatureCache
 from cua_lab.engine.prompt import image_inputs
 from cua_lab.policy.policy import Policy
@@ -25,3 +28,16 @@ def test_features_that_are_kept_hold_no_memory_but_their_own(tiny: Policy) -> No
     for one in FeatureCache(tiny.model).get(images):
         for part in (one.embeds, *one.deepstack):
             assert part.untyped_storage().nbytes() == part.numel() * part.element_size()
+
+
+@pytest.mark.parametrize("side", [64, 96, 128, 192])
+def test_features_do_not_depend_on_which_images_are_encoded_together(
+    tiny: Policy, side: int
+) -> None:
+    """To the last bit with MKL on x86; elsewhere as close as the decoder's own sums."""
+    images = image_inputs([screen(n, side, side) for n in range(6)], tiny.vision)
+    together = FeatureCache(tiny.model).get(images)
+    limit = 0.0 if torch.backends.mkl.is_available() else 1e-5
+    for image, found in zip(images, together, strict=True):
+        alone = FeatureCache(tiny.model).get([image])[0]
+        torch.testing.assert_close(found.embeds, alone.embeds, atol=limit, rtol=0)

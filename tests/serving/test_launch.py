@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -114,6 +115,53 @@ def test_an_engine_answers_inside_the_block_and_is_gone_after_it(
         assert is_running(int(child))
     assert engine.process.poll() is not None
     assert ended(int(child))
+
+
+PARENT = """
+import sys, time
+from dataclasses import replace
+from pathlib import Path
+from cua_lab.serving.launch import VLLM, launched
+
+place, model = map(Path, sys.argv[1:])
+kind = replace(VLLM, name="fake", packages=("fake==1",), module="fake_engine", fixed=(),
+               environment=(("PYTHONPATH", str(place)),), fix="", dispensable=())
+with launched(kind, model, say=lambda _: None) as engine:
+    print(engine.process.pid, engine.url, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
+def test_an_engine_ends_with_its_parent_however_that_ends(
+    fake: EngineKind, model: Path, tmp_path: Path
+) -> None:
+    """SIGKILL runs no handler; the engine and its workers kept the port and the memory."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path), str(model)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )
+    assert parent.stdout is not None
+    pid, url = parent.stdout.readline().split()
+    child = ask(url)["child"]
+    parent.kill()
+    parent.communicate()
+    assert ended(int(pid))
+    assert ended(int(child)), "its workers, too"
+
+
+def test_no_key_of_ours_is_in_an_engines_environment(
+    fake: EngineKind, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HUD_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD"):
+        monkeypatch.setenv(name, "planted")
+    monkeypatch.setenv("KEYBOARD", "planted, and no key")
+    with launched(fake, model, say=lambda _: None) as engine:
+        seen = ask(engine.url)["env"]
+    assert [name for name, value in seen.items() if value == "planted"] == []
+    assert "KEYBOARD" in seen
 
 
 def test_an_engine_that_dies_is_reported_with_its_last_words(fake: EngineKind, model: Path) -> None:

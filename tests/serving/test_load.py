@@ -77,8 +77,9 @@ def check_own_tokens(ids: list[int], answers: list[httpx.Response]) -> None:
 
 
 def test_each_of_two_hundred_is_answered_with_its_own_or_told_to_come_back(
-    tiny: Policy, ids: list[int]
+    tiny: Policy, ids: list[int], counted: Any
 ) -> None:
+    counted("load-serve", requests=CLIENTS)
     access = Access(max_open=24, off_loop=True)
     answers = asked(tiny, ids, access, refused=CLIENTS - 24)
     assert Counter(answer.status_code for answer in answers) == {200: 24, 503: CLIENTS - 24}
@@ -88,7 +89,10 @@ def test_each_of_two_hundred_is_answered_with_its_own_or_told_to_come_back(
     assert "24 requests are in work" in refused.json()["message"]
 
 
-def test_without_a_limit_all_two_hundred_are_answered(tiny: Policy, ids: list[int]) -> None:
+def test_without_a_limit_all_two_hundred_are_answered(
+    tiny: Policy, ids: list[int], counted: Any
+) -> None:
+    counted("load-serve", requests=CLIENTS)
     answers = asked(tiny, ids, Access(off_loop=True))
     assert {answer.status_code for answer in answers} == {200}
     check_own_tokens(ids, answers)

@@ -190,4 +190,11 @@ function render({ model, el }) {
   update();
   return () => { window.removeEventListener("pointermove", move); window.removeEventListener("pointerup", drop); };
 }
+// On a page of its own: the data block says what to show.
+export function boot() {
+  for (const el of document.querySelectorAll("[data-widget]")) {
+    const data = JSON.parse(document.getElementById(el.dataset.widget).textContent);
+    render({ model: { get: (name) => data[name] }, el });
+  }
+}
 export default { render };
