@@ -1,8 +1,8 @@
 """The README's pictures, from the finished run that comes with the package.
 
-    finished run ──▶ docs/before-after.png, docs/curves.png, docs/viewer.png
+finished run ──▶ docs/before-after.png, docs/curves.png, docs/viewer.png
 
-    python tools/readme_pictures.py      (needs the extra `browser` and Chromium)
+python tools/readme_pictures.py      (needs the extra `browser` and Chromium)
 """
 
 from __future__ import annotations
