@@ -6,8 +6,8 @@ The same parameters and the same arithmetic as the transformers module, in fewer
 queries, keys and values are one product, norms and rotation are one autograd step each, and what
 the last layer does behind its attention it does only for the chosen tokens, which in an episode are
 a quarter to a half. Invariant: states and gradients are the module's to the last bits of float32.
-Whatever is not a plain float32 Qwen3-VL on a CPU (adapters, other families, checkpointing) is left
-to the module: `writes_out` says so.
+Whatever is not a plain float32 Qwen3-VL on a CPU (adapters, autocast, shards, other families,
+checkpointing) is left to the module: `writes_out` says so.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def writes_out(model: Network) -> bool:
         type(text).__name__ == "Qwen3VLTextModel"
         and model.device.type == "cpu"
         and model.dtype == torch.float32
+        and not torch.is_autocast_enabled("cpu")
         and not getattr(text, "gradient_checkpointing", False)
         and all(_plain(layer) for layer in text.layers)
     )

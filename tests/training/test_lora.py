@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from cua_lab.errors import LabError
+from cua_lab.policy import scoring
 from cua_lab.policy.policy import Policy, load_policy
 from cua_lab.policy.scoring import collate, score
 from cua_lab.recipes.trainer_settings import LoraSettings
@@ -41,14 +42,18 @@ def shaken(adapter: Adapter) -> None:
 
 
 @pytest.mark.parametrize("vision", [False, True])
-def test_merged_and_unmerged_say_the_same_within_1e_5(file: Path, tmp_path, vision: bool) -> None:
+def test_merged_and_unmerged_say_the_same_within_1e_5(
+    file: Path, tmp_path, vision: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     targets = ("q_proj", "v_proj", "down_proj", "qkv", "proj", "linear_fc1")
     made, _, _ = trainer(file)
     policy = made.policy
+    monkeypatch.setattr(scoring, "writes_out", lambda model: False)  # adapters want the module
     before = logprobs(policy, made)
     names = set(policy.model.state_dict())
     adapter = attach(policy, LoraSettings(r=4, alpha=8, targets=targets, vision=vision))
-    assert torch.equal(logprobs(policy, made), before)  # fresh adapters change nothing
+    # Fresh adapters change nothing; another way through the network moves the last bits.
+    assert (logprobs(policy, made) - before).abs().max() < 1e-5
     touched = {n.split(".lora_")[0] for n, _ in policy.model.named_parameters() if "lora_" in n}
     assert any("visual" in name for name in touched) == vision
     assert not any("patch_embed" in name for name in touched)
