@@ -16,7 +16,8 @@ from cua_lab.recipes import dump_recipe, load_recipe, parse_recipe, recipe_names
 from cua_lab.recipes.loader import FOLDER
 from cua_lab.run.stage_context import build_stage, demonstrator_of
 
-NAMES = ["2048-near-win", "2048-score", "browser-2048", "laptop", "miniwob", "short-cut", "smoke",
+NAMES = ["2048-near-win", "2048-score", "browser-2048", "laptop", "miniwob", "short-cut",
+         "short-cut-gated", "smoke",
          "targets-2"]  # fmt: skip
 MINIMAL = """
 stages:
