@@ -57,3 +57,22 @@ def test_a_templates_arguments_are_told_by_name() -> None:
     assert "seed" in template_parameters(lab.env, "targets-click")
     with pytest.raises(KeyError):
         template_parameters(lab.env, "no-such-template")
+
+
+def test_a_task_can_be_made_of_a_template_that_needs_arguments() -> None:
+    """HUD's own call binds them: TypeError without."""
+    from hud.environment import Environment
+
+    from cua_lab.hud_quirks import task_without_args
+    from cua_lab.tasks import with_args
+
+    env = Environment("needy")
+
+    @env.template(id="one")
+    async def one(level: int):
+        yield f"{level}"
+        yield 1.0
+
+    with pytest.raises(TypeError):
+        one()
+    assert with_args(task_without_args(env, "one"), {"level": 3}) == {"level": 3}

@@ -49,6 +49,16 @@ SHORT_SYSTEM_PROMPT = "Use the screen. Turns are scarce, keys are not."
 """For the small policy: every token of the prompt is paid for in each turn."""
 
 
+FOCUS_PROMPT = "Keys go to whatever has the focus: click it before you type or press."
+"""One more line where `ToolConfig.focus_click` is on."""
+
+
+def system_prompt(*, short: bool, tool: ToolConfig) -> str:
+    """What the agent says before everything else."""
+    prompt = SHORT_SYSTEM_PROMPT if short else SYSTEM_PROMPT
+    return f"{prompt}\n{FOCUS_PROMPT}" if tool.focus_click else prompt
+
+
 class LabAgentConfig(OpenAIChatConfig):
     """HUD's config and what the lab adds."""
 

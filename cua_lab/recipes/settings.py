@@ -191,6 +191,9 @@ class ToolSettings:
     """At least this long after the action; more where many browsers share few cores."""
     at_most_ms: Natural = 1000
     """A page that never rests is shown after this."""
+    focus_click: bool = False
+    """Click once in the middle before the first key, and tell the policy: for pages that open
+    without the keyboard, such as hud-browser's. A click may hit something, so it is off."""
 
     def config(self) -> ToolConfig:
         """As the tool takes it."""
@@ -203,6 +206,7 @@ class ToolSettings:
             coordinate_space=self.coordinate_space,
             max_keys_per_call=self.max_keys_per_call,
             pace_ms=self.pace_ms,
+            focus_click=self.focus_click,
             settle=QuietFramebuffer(self.quiet_ms, self.react_ms, self.at_most_ms)
             if self.quiet_ms
             else NoSettle(),

@@ -17,7 +17,7 @@ from cua_lab.demonstrators.recorder import Recorder
 from cua_lab.env_package import EnvPackage, env_package
 from cua_lab.errors import LabError
 from cua_lab.hud_quirks import template_parameters
-from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT, LabAgentConfig
+from cua_lab.play.agent import LabAgentConfig, system_prompt
 from cua_lab.play.runtimes import make_runtime
 from cua_lab.play.worker import Plan
 from cua_lab.policy.policy import build_policy, load_policy
@@ -125,11 +125,11 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
     """Check a stage against its env package and build what plays it."""
     package = env_package(stage.tasks.package)
     _check_ablations(package, stage)
-    agent = stage.agent
+    agent, tool = stage.agent, stage.tool.config()
     config = LabAgentConfig(
         model="policy",
-        system_prompt=SHORT_SYSTEM_PROMPT if agent.short_prompt else SYSTEM_PROMPT,
-        tool=stage.tool.config(),
+        system_prompt=system_prompt(short=agent.short_prompt, tool=tool),
+        tool=tool,
         first_screenshot=agent.first_screenshot,
         max_steps=agent.max_turns,
         stop_on=set(agent.stop_on),
