@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hud.environment import Environment
     from hud.eval import Task
 
-SHORT_NAMES = ("lab", "browser", "miniwob")
+SHORT_NAMES = ("lab", "browser", "miniwob", "injection")
 """The lab's own packages, on a command line: `miniwob` is `cua_lab.envs.miniwob`."""
 DOCKERFILE = "Dockerfile.hud"
 V5 = "it looks like a package of HUD v5; v6 envs have functions under @env.template"
@@ -59,8 +59,8 @@ class EnvPackage:
     """The public tasks; without a tasks.py one of each template that needs no argument."""
     split: Callable[[str], list[Task]] | None = field(repr=False, default=None)
     """The package's own sets of tasks, by name."""
-    players: str | None = None
-    """Dotted name of the module with its scripted players."""
+    players: str | Path | None = None
+    """Dotted name, or file, of the module with its scripted players."""
     served: ServedName | None = None
     """Where it is served, of a package whose code is not here."""
 
@@ -124,9 +124,16 @@ def env_package(source: str | Path) -> EnvPackage:
     if _looks_like_a_path(source):
         env_file = _env_file(source)
         tasks_file = env_file.with_name("tasks.py")
-        module = _load_file(env_file)
-        made = _load_file(tasks_file) if tasks_file.is_file() else None
-        return _described(source, env_file.parent, module, made, None)
+        module = load_file(env_file)
+        made = load_file(tasks_file) if tasks_file.is_file() else None
+        players = env_file.with_name("players.py")
+        return _described(
+            source,
+            env_file.parent,
+            module,
+            made,
+            players if players.is_file() else None,
+        )
     dotted = _dotted(source)
     folder = _folder_of(dotted)
     env = _import_part(dotted, "env")
@@ -207,7 +214,8 @@ def _import_part(dotted: str, part: str) -> ModuleType | None:
         return importlib.import_module(name)
 
 
-def _load_file(file: Path) -> ModuleType:
+def load_file(file: Path) -> ModuleType:
+    """A module of somebody's package, by its file; raises `LabError` where it cannot be loaded."""
     from hud.utils.modules import load_module
 
     with _loading(file):
@@ -250,7 +258,7 @@ def _described(
     folder: Path,
     env_module: ModuleType,
     tasks_module: ModuleType | None,
-    players: str | None,
+    players: str | Path | None,
 ) -> EnvPackage:
     env = _environment_in(env_module, source)
     return EnvPackage(

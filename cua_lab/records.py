@@ -74,6 +74,13 @@ class Step:
     """Share of the cells of a screen that the policy said right."""
     screens_read: float | None = None
     """Share of screens that it said without a mistake."""
+    risky_proposed: int | None = None
+    """Calls that the safety policy did not simply allow; `None` without a gate, as those below."""
+    risky_confirmed: int | None = None
+    risky_rejected: int | None = None
+    risky_denied: int | None = None
+    penalty_mean: float | None = None
+    """What the gate took off an episode's reward; `reward_mean` is after it."""
     seconds: float | None = None
     more: dict[str, Any] = field(default_factory=dict)
     """What a trainer measured that has no field here; on the line beside the others."""
@@ -116,6 +123,9 @@ class EpisodeRow:
     turns: tuple[TurnRow, ...] = ()
     end: str | None = None
     """PNG of the screen after the last action."""
+    gate: tuple[dict[str, Any], ...] | None = None
+    """Calls that the safety policy did not simply allow, with their ends; `None` without a gate."""
+    penalty: float | None = None
 
     @property
     def pictured(self) -> bool:
@@ -163,6 +173,8 @@ class Summary:
     logprob_gap_max: float | None = None
     first_ratio_max_error: float | None = None
     episodes: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+    """Failed episodes, evaluations included, by cause."""
     divergences: dict[str, int] = field(default_factory=dict)
     tokens: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)

@@ -1,7 +1,9 @@
 """One environment for tests and notebook kernels: threads, seeds, no stray keys, no network."""
 
+import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,6 +30,32 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if item.get_closest_marker("nightly"):
                 item.add_marker(skip)
+
+
+TRIED: dict[str, dict[str, float]] = {}
+
+
+@pytest.fixture
+def counted():
+    """Count what a test tried, by the row of docs/reliability.md that it stands for: numbers of one
+    name are added up, but for those that are measured (`slope...`)."""
+
+    def count(row: str, **numbers: float) -> None:
+        sums = TRIED.setdefault(row, {})
+        for name, number in numbers.items():
+            sums[name] = number if name.startswith("slope") else sums.get(name, 0) + number
+
+    return count
+
+
+def pytest_sessionfinish(session):
+    """`RELIABILITY=FILE` keeps the counts, beside those of other sessions, for
+    `python tools/reliability.py`."""
+    file = os.environ.get("RELIABILITY")
+    if file and TRIED:
+        path = Path(file)
+        kept = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps(kept | TRIED, indent=1, sort_keys=True) + "\n")
 
 
 @pytest.fixture(scope="session")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cua_lab.dataset.checks import Rules
+from cua_lab.dataset.data_checks import Rules
 from cua_lab.dataset.grounding import read_samples
-from cua_lab.dataset.prompt_format import PromptFormat, load_asking
+from cua_lab.dataset.prompt_format import PromptFormat, read_prompt_format
 from cua_lab.dataset.quality import check_file
 from cua_lab.errors import LabError
 from cua_lab.miles.recipe import PUBLISHED, load_miles_recipe
@@ -85,7 +85,7 @@ def test_recipes(marked):
 
 def test_a_prompts_settings(marked, tmp_path):
     saved = PromptFormat().save(tmp_path)
-    assert load_asking(marked("marked.json", saved.read_text())) == PromptFormat()
+    assert read_prompt_format(marked("marked.json", saved.read_text())) == PromptFormat()
 
 
 def test_keys(marked, monkeypatch):

@@ -7,8 +7,11 @@ import sys
 import pytest
 import yaml
 
+from cua_lab.computer.config import ACTIONS, ToolConfig
+from cua_lab.computer.settling import NoSettle, QuietFramebuffer
 from cua_lab.envs.browser_screen import MOST_IN_PROCESS
 from cua_lab.errors import LabError
+from cua_lab.policy.shape import Shape
 from cua_lab.recipes import dump_recipe, load_recipe, parse_recipe, recipe_names
 from cua_lab.recipes.loader import FOLDER
 from cua_lab.run.stage_context import build_stage, demonstrator_of
@@ -169,8 +172,22 @@ def test_a_recipe_of_your_own_is_given_by_its_file(tmp_path):
 def test_every_room_takes_its_settings(name):
     """A number that no room accepts would be found out in the middle of a run."""
     for stage in load_recipe(name).stages:
-        assert stage.policy.shape().hidden == stage.policy.hidden
-        assert stage.tool.config().coordinate_space == "0-1000"
+        assert isinstance(stage.policy, Shape)
+        assert isinstance(stage.tool, ToolConfig)
+        assert stage.tool.coordinate_space == "0-1000"
+
+
+def test_a_tool_waits_for_a_quiet_screen_where_a_recipe_says_how_long():
+    tool = "    tool: {quiet_ms: 40, react_ms: 30, actions: null}\n"
+    click, game = parse_recipe(MINIMAL + tool).stages
+    assert click.tool.settle == NoSettle()
+    assert game.tool.settle == QuietFramebuffer(40, 30, 1000)
+    assert game.tool.actions == ACTIONS  # null is what runs of an earlier version have on file
+
+
+def test_what_the_tool_refuses_is_told_with_its_place():
+    with pytest.raises(LabError, match=r"mine.yaml.*stages.game.tool.*unknown actions \['jump'\]"):
+        parse_recipe(MINIMAL + "    tool: {actions: [jump]}\n", file="mine.yaml")
 
 
 def test_settings_cannot_be_changed_after_loading():

@@ -87,6 +87,7 @@ async def decode(rounds: int) -> list[Pair]:
     """Greedy answers of the laptop recipe's click policy with random weights."""
     setup = _click()
     demonstrator = demonstrator_of(setup)
+    assert demonstrator is not None  # the lab's own recipes bring one
     policy = new_policy(setup, demonstrator)
     demos = [demonstrator(index) for index in range(PROMPTS)]
     examples = [make_prompt(policy, demo) for demo in demos]

@@ -14,7 +14,7 @@ import sys
 
 import typer
 
-from cua_lab.cli.app import app
+from cua_lab.cli.root import app
 from cua_lab.errors import LabError
 
 WHAT_TO_DO = {

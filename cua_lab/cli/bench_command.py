@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cua_lab.cli.app import app
+from cua_lab.cli.root import app
 
 bench = typer.Typer(help="Measure the lab's own parts on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
@@ -95,7 +95,7 @@ def bench_compare(
     ] = None,
 ) -> None:
     """Parts of the lab beside named peers, taking turns in one process."""
-    from cua_lab.bench.report import compare, write_comparison
+    from cua_lab.bench.comparison import compare, write_comparison
 
     found = compare(parts, rounds=rounds)
     typer.echo(found.markdown())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cua_lab.cli import (  # noqa: F401
+    audit_command,
     bench_command,
     data_check_command,
     data_command,
@@ -11,8 +12,10 @@ from cua_lab.cli import (  # noqa: F401
     doctor_command,
     evaluate_command,
     miles_command,
+    new_command,
     report_command,
     run_command,
     serve_command,
     sft_command,
+    show_command,
 )

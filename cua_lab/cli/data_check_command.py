@@ -53,7 +53,7 @@ def check(
 
     Exit status 1 when the whole file looks like another coordinate space than the one declared.
     """
-    from cua_lab.dataset.checks import Rules
+    from cua_lab.dataset.data_checks import Rules
     from cua_lab.dataset.quality import check_file
     from cua_lab.dataset.spaces import as_space
     from cua_lab.viz.quality_plot import write_reasons
@@ -110,7 +110,7 @@ def _print(report: QualityReport) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from cua_lab.dataset.checks import REASONS
+    from cua_lab.dataset.data_checks import REASONS
 
     console = Console()
     table = Table("reason", "rows", "share", "means")

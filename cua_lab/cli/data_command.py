@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cua_lab.cli.app import app
+from cua_lab.cli.root import app
 from cua_lab.errors import LabError
 
 data_app = typer.Typer(no_args_is_help=True, help="Task rows and data for training.")

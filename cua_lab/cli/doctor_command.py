@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cua_lab.cli.app import app
+from cua_lab.cli.root import app
 
 COLOUR = {"ok": "green", "warn": "yellow", "fail": "red", "optional": "cyan"}
 

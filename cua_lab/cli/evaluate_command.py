@@ -2,99 +2,135 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cua_lab.cli.app import app
+from cua_lab.cli.root import app
 from cua_lab.errors import LabError
 
 if TYPE_CHECKING:
-    from cua_lab.computer.config import ToolConfig
     from cua_lab.dataset.evaluation import GroundingReport
     from cua_lab.dataset.prompt_format import PromptFormat
+    from cua_lab.env_package import EnvPackage
+    from cua_lab.play.worker import Plan
     from cua_lab.run.task_evaluation import TaskReport
+    from cua_lab.safety.gate import Gate
 
 FAILED_SHARE = 0.1
 """Above it an evaluation is written, and its exit status is 1."""
 SCREENS = ("own", "shuffled", "blank")
 
 
+File = Annotated[
+    Path | None, typer.Argument(help="Grounding samples, JSONL; or give --env instead.")
+]
+Model = Annotated[
+    str, typer.Option(help="Checkpoint folder; with --base-url the name the server knows.")
+]
+BaseUrl = Annotated[
+    str | None, typer.Option(help="Any OpenAI-compatible server, up to and with /v1.")
+]
+KeyFile = Annotated[
+    str | None, typer.Option(help="File with the server's API key, where it needs one.")
+]
+FormatFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="prompt_format.json that the policy was trained with; default: its folder's.",
+    ),
+]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder for eval.json and eval.html.", show_default="eval")
+]
+FileSpace = Annotated[
+    str | None, typer.Option(help="Coordinate space of FILE, where its rows declare none.")
+]
+Root = Annotated[Path | None, typer.Option(help="Folder of the screenshots; default: FILE's own.")]
+Screens = Annotated[str, typer.Option(help="own; shuffled or blank: does it use the screen?")]
+Env = Annotated[
+    str | None,
+    typer.Option(help="Play this HUD env: lab, browser, miniwob, injection, or a package."),
+]
+Tasks = Annotated[
+    list[str] | None, typer.Option(help="Slug or template of --env; may be given again.")
+]
+Split = Annotated[
+    str | None, typer.Option(help="Set of tasks; miniwob has training, held-out and all.")
+]
+Args = Annotated[str, typer.Option(help="JSON object of the tasks' arguments.")]
+Episodes = Annotated[
+    int | None,
+    typer.Option(min=1, help="Start states of each task.", show_default="64, or 8 of several"),
+]
+MaxTurns = Annotated[int, typer.Option(help="Of an episode; the task may say fewer.")]
+Temperature = Annotated[float, typer.Option(help="Of episodes; FILE is answered greedily.")]
+PolicySpace = Annotated[
+    str | None,
+    typer.Option(
+        help="What a server's policy answers in: 0-1000 or pixels.",
+        show_default="0-1000 with --env, whose tool says so",
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Of start states and sampling.")]
+Concurrency = Annotated[
+    int | None,
+    typer.Option(min=1, help="Questions or episodes at a time.", show_default="32; 8 browsers"),
+]
+Threads = Annotated[int, typer.Option(help="CPU threads of a policy in this process.")]
+StandardFields = Annotated[
+    bool,
+    typer.Option(
+        "--standard-fields",
+        help="Leave out top_k, min_p and repetition_penalty, for a server that refuses them.",
+    ),
+]
+
+GatePolicy = Annotated[
+    str | None,
+    typer.Option(
+        "--gate",
+        help="Judge every call of --env first: default, lab, miniwob, or a policy file.",
+        show_default="no gate",
+    ),
+]
+Confirm = Annotated[
+    str,
+    typer.Option(help="Who is asked at the gate: deny (nobody, so the answer is no) or terminal."),
+]
+
+
 @app.command("eval")
 def evaluate(
-    file: Annotated[
-        Path | None, typer.Argument(help="Grounding samples, JSONL; or give --env instead.")
-    ] = None,
-    model: Annotated[
-        str, typer.Option(help="Checkpoint folder; with --base-url the name the server knows.")
-    ] = "",
-    base_url: Annotated[
-        str | None, typer.Option(help="Any OpenAI-compatible server, up to and with /v1.")
-    ] = None,
-    key_file: Annotated[
-        str | None, typer.Option(help="File with the server's API key, where it needs one.")
-    ] = None,
-    asking: Annotated[
-        Path | None,
-        typer.Option(help="asking.json that the policy was trained with; default: its folder's."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for eval.json and eval.html.", show_default="eval")
-    ] = None,
-    space: Annotated[
-        str | None, typer.Option(help="Coordinate space of FILE, where its rows declare none.")
-    ] = None,
-    root: Annotated[
-        Path | None, typer.Option(help="Folder of the screenshots; default: FILE's own.")
-    ] = None,
-    screens: Annotated[
-        str, typer.Option(help="own; shuffled or blank: is it looking at all?")
-    ] = "own",
-    env: Annotated[
-        str | None,
-        typer.Option(help="Play this HUD env instead: lab, browser, miniwob, or a package."),
-    ] = None,
-    task: Annotated[
-        list[str] | None, typer.Option(help="Slug or template of --env; may be given again.")
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Set of tasks; miniwob has training, held-out and all.")
-    ] = None,
-    args: Annotated[str, typer.Option(help="JSON object of the tasks' arguments.")] = "{}",
-    episodes: Annotated[
-        int | None,
-        typer.Option(min=1, help="Start states of each task.", show_default="64, or 8 of several"),
-    ] = None,
-    max_turns: Annotated[int, typer.Option(help="Of an episode; the task may say fewer.")] = 15,
-    temperature: Annotated[float, typer.Option(help="Of episodes; FILE is answered greedily.")] = (
-        1.0
-    ),
-    policy_space: Annotated[
-        str | None,
-        typer.Option(
-            help="What a server's policy answers in: 0-1000 or pixels.",
-            show_default="0-1000 with --env, whose tool says so",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of start states and sampling.")] = 0,
-    concurrency: Annotated[
-        int | None,
-        typer.Option(min=1, help="Questions or episodes at a time.", show_default="32; 8 browsers"),
-    ] = None,
-    threads: Annotated[int, typer.Option(help="CPU threads of a policy in this process.")] = 1,
-    standard_fields: Annotated[
-        bool,
-        typer.Option(
-            "--standard-fields",
-            help="Leave out top_k, min_p and repetition_penalty, for a server that refuses them.",
-        ),
-    ] = False,
+    file: File = None,
+    model: Model = "",
+    base_url: BaseUrl = None,
+    key_file: KeyFile = None,
+    prompt_format: FormatFile = None,
+    out: Out = None,
+    space: FileSpace = None,
+    root: Root = None,
+    screens: Screens = "own",
+    env: Env = None,
+    task: Tasks = None,
+    split: Split = None,
+    args: Args = "{}",
+    episodes: Episodes = None,
+    max_turns: MaxTurns = 15,
+    temperature: Temperature = 1.0,
+    policy_space: PolicySpace = None,
+    seed: Seed = 0,
+    concurrency: Concurrency = None,
+    threads: Threads = 1,
+    standard_fields: StandardFields = False,
+    gate: GatePolicy = None,
+    confirm: Confirm = "deny",
 ) -> None:
     """Measure a policy in this process (--model FOLDER) or behind a server (--base-url)."""
-    import asyncio
-
     if (file is None) == (env is None):
         raise LabError("give one of the two: a FILE of grounding samples, or --env PACKAGE")
     if not model:
@@ -102,35 +138,74 @@ def evaluate(
         raise LabError(f"--model is missing: {what}")
     if screens not in SCREENS:
         raise LabError(f"--screens is {screens!r}; expected one of {', '.join(SCREENS)}")
-    if env is not None:
-        from cua_lab.env_package import env_package
-        from cua_lab.run.task_evaluation import concurrency_for, evaluation_plans, tool_config_for
-        from cua_lab.tasks import parse_args
-
-        package = env_package(env)
-        plans = evaluation_plans(
-            package, task, args=parse_args(args), episodes=episodes, seed=seed, split=split
-        )
-        concurrency = concurrency_for(package, concurrency)
-        policy_space = policy_space or "0-1000"
-    target = _Target(model, base_url, key_file, concurrency or 32, threads, standard_fields)
-    asked = target.asking(asking, policy_space)
-    report: GroundingReport | TaskReport
+    _check_gate(gate, confirm, env)
+    target = partial(_Target, model, base_url, key_file, threads, standard_fields)
+    folder = out or Path("eval")
     if file is not None:
-        report = clicks = asyncio.run(
-            _grounding(target, asked, file, space, root or file.parent, screens)
-        )
-        _show_grounding(clicks)
-        title = f"{model} on {file.name}" + ("" if screens == "own" else f", {screens} screens")
-    else:
-        tool = tool_config_for(package, asked.config)
-        turns = (max_turns, temperature)
-        report = played = asyncio.run(_tasks(target, asked, tool, package, plans, turns))
-        _show_tasks(played)
-        title = f"{model} on {env}"
-    _write(report, out or Path("eval"), title)
-    if env is not None and played.overall.failed > FAILED_SHARE * len(played.episodes):
+        policy = target(concurrency or 32)
+        asked = policy.prompt_format(prompt_format, policy_space)
+        report = asyncio.run(_grounding(policy, asked, file, space, root or file.parent, screens))
+        _show_grounding(report)
+        shown = "" if screens == "own" else f", {screens} screens"
+        _write(report, folder, f"{model} on {file.name}{shown}")
+        return
+    package, plans, concurrency = _planned(
+        str(env), task, args, split=split, episodes=episodes, seed=seed, concurrency=concurrency
+    )
+    policy = target(concurrency)
+    asked = policy.prompt_format(prompt_format, policy_space or "0-1000")
+    guard = None if gate is None else _gate(gate, confirm, folder)
+    played = asyncio.run(_tasks(policy, asked, package, plans, max_turns, temperature, guard))
+    _show_tasks(played)
+    _write(played, folder, f"{model} on {env}")
+    if played.overall.failed > FAILED_SHARE * len(played.episodes):
         raise typer.Exit(1)  # the rates are those of the episodes that ended early
+
+
+def _planned(
+    env: str,
+    tasks: list[str] | None,
+    args: str,
+    *,
+    split: str | None,
+    episodes: int | None,
+    seed: int,
+    concurrency: int | None,
+) -> tuple[EnvPackage, list[Plan], int]:
+    """What is played, and how many at a time; before the policy is loaded, which takes seconds."""
+    from cua_lab.env_package import env_package
+    from cua_lab.run.task_evaluation import concurrency_for, evaluation_plans
+    from cua_lab.tasks import parse_args
+
+    package = env_package(env)
+    plans = evaluation_plans(
+        package, tasks, args=parse_args(args), episodes=episodes, seed=seed, split=split
+    )
+    return package, plans, concurrency_for(package, concurrency)
+
+
+def _check_gate(gate: str | None, confirm: str, env: str | None) -> None:
+    if confirm not in ("deny", "terminal"):
+        raise LabError(f"--confirm is {confirm!r}; expected deny or terminal")
+    if gate is None and confirm == "terminal":
+        raise LabError("--confirm terminal needs a --gate that asks: --gate default")
+    if gate is not None and env is None:
+        raise LabError("--gate stands before the tasks of --env; a FILE of clicks runs none")
+    if gate is not None:
+        from cua_lab.safety.policy_file import load_policy
+
+        load_policy(gate)  # a bad file is told now, not after a model was loaded
+
+
+def _gate(policy: str, confirm: str, folder: Path) -> Gate:
+    """The gate of an evaluation, with its log beside the results."""
+    from cua_lab.safety.audit import AuditLog
+    from cua_lab.safety.confirmers import AlwaysDeny, TerminalPrompt
+    from cua_lab.safety.gate import Gate
+    from cua_lab.safety.policy_file import load_policy
+
+    confirmer = TerminalPrompt() if confirm == "terminal" else AlwaysDeny()
+    return Gate(load_policy(policy), confirmer, audit=AuditLog(folder / "audit.jsonl"))
 
 
 class _Target:
@@ -141,9 +216,9 @@ class _Target:
         model: str,
         base_url: str | None,
         key_file: str | None,
-        concurrency: int,
         threads: int,
-        standard_fields: bool = False,
+        standard_fields: bool,
+        concurrency: int,
     ) -> None:
         from cua_lab.play.api_keys import read_key
 
@@ -157,22 +232,27 @@ class _Target:
 
             self.policy = load_policy(model)
 
-    def asking(self, path: Path | None, policy_space: str | None) -> PromptFormat:
+    def prompt_format(self, path: Path | None, policy_space: str | None) -> PromptFormat:
         """As it was trained; else with the agent's words and all actions."""
-        from cua_lab.dataset.prompt_format import FILE, PromptFormat, asking_of, load_asking
+        from cua_lab.dataset.prompt_format import (
+            PromptFormat,
+            prompt_format_of,
+            read_prompt_format,
+            saved_format,
+        )
         from cua_lab.play.agent import SYSTEM_PROMPT
         from cua_lab.policy.vision import QWEN2_5_VL
 
         if path is not None:
-            return load_asking(path)
+            return read_prompt_format(path)
         if self.policy is not None:
-            if Path(self.model, FILE).is_file():
-                return load_asking(self.model)
-            return asking_of(self.policy, system=SYSTEM_PROMPT)
+            if (saved := saved_format(Path(self.model))) is not None:
+                return read_prompt_format(saved)
+            return prompt_format_of(self.policy, system=SYSTEM_PROMPT)
         if policy_space not in ("0-1000", "pixels"):
             raise LabError(
                 "say what the server's policy answers in: --policy-space 0-1000 (Qwen3-VL), or"
-                " pixels of the resized image (Qwen2.5-VL); or give its --asking file"
+                " pixels of the resized image (Qwen2.5-VL); or give its --prompt-format file"
             )
         if policy_space == "pixels":
             return PromptFormat("pixels", SYSTEM_PROMPT, geometry=QWEN2_5_VL)
@@ -225,31 +305,32 @@ async def _grounding(
 async def _tasks(
     target: _Target,
     asked: PromptFormat,
-    tool: ToolConfig,
-    package: Any,
-    plans: Any,
-    turns: tuple[int, float],
+    package: EnvPackage,
+    plans: list[Plan],
+    max_turns: int,
+    temperature: float,
+    gate: Gate | None,
 ) -> TaskReport:
     from tqdm import tqdm
 
-    from cua_lab.play.agent import LabAgentConfig
+    from cua_lab.play.agent import agent_config
     from cua_lab.play.runtimes import make_runtime
+    from cua_lab.recipes.settings import AgentSettings
     from cua_lab.run import task_evaluation as measured
-    from cua_lab.serving.sampling_request import sampling_request
 
-    config = LabAgentConfig(
-        model=target.model,
-        system_prompt=asked.system,
-        tool=tool,
-        first_screenshot=asked.first_screenshot,
-        max_steps=turns[0],
-        completion_kwargs=sampling_request(
-            temperature=turns[1],
+    config = agent_config(
+        AgentSettings(
+            max_turns=max_turns,
             max_tokens=512,
-            token_ids=target.policy is not None,
-            standard_only=target.standard_fields,
+            temperature=temperature,
+            first_screenshot=asked.first_screenshot,
+            stop_on=(),  # a server's policy may be told of its mistake and go on
         ),
-    )
+        measured.tool_config_for(package, asked.config),
+        model=target.model,
+        token_ids=target.policy is not None,
+        standard_only=target.standard_fields,
+    ).model_copy(update={"system_prompt": asked.system, "gate": gate})
     if target.base_url is not None:
         await measured.check_base_url(target.base_url, target.key, target.model)
     runtime = make_runtime(package.source, "local", concurrency=target.concurrency)
@@ -300,6 +381,7 @@ def _show_tasks(report: TaskReport) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from cua_lab.run.gate_record import counts_of
     from cua_lab.run.task_evaluation import format_estimate
 
     table = Table("", "success", "95%", "reward", "valid calls", "failed")
@@ -318,6 +400,11 @@ def _show_tasks(report: TaskReport) -> None:
     if failed:
         count = len(report.episodes)
         typer.echo(f"{len(failed)} of {count} episodes failed; the first: {failed[0].error}")
+    if (gate := counts_of(report.episodes)) is not None:
+        typer.echo(
+            f"at the gate: {gate.actions} calls, {gate.risky} of them risky: {gate.confirmed}"
+            f" confirmed, {gate.rejected} rejected, {gate.denied} denied"
+        )
 
 
 def _write(report: GroundingReport | TaskReport, folder: Path, title: str) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cua_lab.cli.app import app
 from cua_lab.cli.doctor_command import COLOUR
+from cua_lab.cli.root import app
 
 
 @app.command()

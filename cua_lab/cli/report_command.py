@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cua_lab.cli.app import app
+from cua_lab.cli.root import app
 
 
 @app.command()

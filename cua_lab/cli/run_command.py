@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cua_lab.cli.app import app
+from cua_lab.cli.root import app
 from cua_lab.cli.runs import RUNS, run_path, stoppable
 from cua_lab.errors import LabError
 from cua_lab.recipes.loader import FOLDER, about, changes, load_recipe, recipe_names
@@ -115,11 +115,18 @@ def _run(recipe: Recipe, path: Path, *, resume: bool, overwrite: bool) -> None:
 
     from cua_lab.run.folder import RunFolder
     from cua_lab.run.job import run_recipe
+    from cua_lab.run.trainers import follow_recipe
+    from cua_lab.training.ranks import join, leave
 
+    ranks = join(cpu=all(stage.trainer.device == "cpu" for stage in recipe.stages))
+    if not ranks.first:  # `accelerate launch` starts this command once for each process
+        follow_recipe(recipe, ranks)
+        return leave()
     with stoppable(path, f"cua-lab run --name {shlex.quote(path.name)} --resume"):
         folder = RunFolder.create(path, resume=resume, overwrite=overwrite)
-        summary = asyncio.run(run_recipe(recipe, folder))
+        summary = asyncio.run(run_recipe(recipe, folder, ranks=ranks))
     _show(summary, path)
+    return leave()
 
 
 def _show(summary: dict[str, Any], path: Path) -> None:
@@ -148,10 +155,18 @@ def _show(summary: dict[str, Any], path: Path) -> None:
     seconds = summary["seconds"]
     console.print(
         f"{seconds['total']:.0f} s, peak memory {summary['peak_rss_gib']:.1f} GiB,"
-        f" engine and trainer agree to {summary['logprob_gap_max'] or float('nan'):.1e}",
+        f" {agreement(summary['logprob_gap_max'])}",
         highlight=False,
     )
     console.print(f"look at {path / 'report.html'}", highlight=False)
+
+
+def agreement(gap: float | None) -> str:
+    """What is said of the largest gap between engine and trainer; without one nothing was compared,
+    as with no GRPO step or none that had a sampled token."""
+    if gap is None:
+        return "engine and trainer not compared: no token was trained on"
+    return f"engine and trainer agree to {gap:.1e}"
 
 
 def _shown(value: dict[str, Any] | None) -> str:

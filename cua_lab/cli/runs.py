@@ -29,7 +29,7 @@ def stoppable(path: Path, go_on: str) -> Iterator[None]:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         ended.append(number)
-        signal.raise_signal(signal.SIGINT)  # whoever hears Ctrl-C now, hears it
+        signal.raise_signal(signal.SIGINT)  # for the handler of Ctrl-C that is set now
 
     in_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, interrupt) if in_main else None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from cua_lab.computer.coordinates import SPACES, Space
 from cua_lab.computer.settling import NoSettle, Settle
 from cua_lab.errors import LabError
+from cua_lab.ranges import Count, Natural, Range
 
 ACTIONS = (
     "screenshot",
@@ -27,22 +29,23 @@ ACTIONS = (
 class ToolConfig:
     """Everything about the computer tool that a recipe may choose."""
 
-    actions: tuple[str, ...] = ACTIONS
+    actions: tuple[str, ...] = field(default=ACTIONS, metadata={"null": "default"})
     """What is offered; fewer actions make a shorter schema, and the schema is in every prompt."""
-    screenshot_width: int | None = None
-    """Width of screenshots in pixels; None: the desktop's own. Never enlarged."""
+    screenshot_width: Count | None = None
+    """Width of screenshots in pixels, never enlarged; image tokens grow with its square. `None`:
+    the desktop's own."""
     coordinate_space: Space = "pixels"
     """What x and y mean to the model: pixels of the screenshot, 0-1000 or 0-1."""
-    max_keys_per_call: int = 100
+    max_keys_per_call: Count = 100
     """Entries of `keys` in one call; more are refused, none is sent."""
-    max_text_chars: int = 2000
-    max_scroll_clicks: int = 30
-    max_wait_s: float = 5.0
+    max_text_chars: Count = 2000
+    max_scroll_clicks: Count = 30
+    max_wait_s: Annotated[float, Range(1e-3)] = 5.0
     """A longer wait is cut to this."""
-    pace_ms: int = 20
+    pace_ms: Natural = 20
     """Between the clicks of a double click and along a drag. X servers lose 5 of 12 double clicks
     at 0 ms and none from 5 ms on; pages that look once a frame need 16. The embedded desktop: 0."""
-    screen_timeout_s: float = 10.0
+    screen_timeout_s: Annotated[float, Range(1e-3)] = 10.0
     """A screen that sends no frame for this long, and none on a new connection, is dead."""
     settle: Settle = field(default_factory=NoSettle)
     focus_click: bool = False

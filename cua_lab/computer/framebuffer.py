@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cua_lab.computer.limits import skip
+from cua_lab.waiting import waiting
 
 if TYPE_CHECKING:
     import asyncvnc
@@ -47,7 +48,7 @@ class Watch:
         """
         conn = self.conn
         if not self._asked:
-            async with asyncio.timeout(timeout_s):
+            async with waiting("a frame of the screen", timeout_s):
                 await read_frame(conn)
             conn.video.refresh()
             self._asked = True
@@ -57,7 +58,7 @@ class Watch:
                 kind = await conn.reader.readexactly(1)
         except TimeoutError:
             return False
-        async with asyncio.timeout(timeout_s):
+        async with waiting("the rest of a change of the screen", timeout_s):
             if await _read_rest(conn, kind[0]) != UPDATE:
                 return False  # a Bell or cut text: the screen is what it was
             conn.video.refresh()

@@ -16,6 +16,7 @@ from hud.capabilities import Capability, RFBClient
 
 from cua_lab.computer.limits import HANDSHAKE, bounded_inflate, frame_bytes, open_limited
 from cua_lab.desktop import same_process as process
+from cua_lab.waiting import waiting
 
 if TYPE_CHECKING:
     from hud.clients import HudClient
@@ -29,6 +30,10 @@ RGBX = struct.pack(">BxxxBBBBHHHBBBxxx", 0, 32, 24, 0, 1, 255, 255, 255, 0, 8, 1
 class DeadScreen(TimeoutError):
     """The screen no longer answers. HUD's loop turns every other exception of a tool into a result
     for the model; a `TimeoutError` ends the episode, marked as failed."""
+
+
+class BrokenTool(DeadScreen):
+    """The tool itself failed. What the policy asked for was right or wrong; this says neither."""
 
 
 class Screen(RFBClient):
@@ -65,7 +70,7 @@ async def connect(client: HudClient, *, timeout_s: float) -> Screen:
     """The env's first screen; directly where it is in this process, else through HUD's tunnel."""
     capability = _address(client)
     try:
-        async with asyncio.timeout(timeout_s):
+        async with waiting("the screen to answer", timeout_s):
             return await Screen.connect(capability)
     except (OSError, EOFError, ValueError) as error:
         raise DeadScreen(

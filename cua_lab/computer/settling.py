@@ -11,11 +11,11 @@ is shown half way.
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from cua_lab.errors import LabError
+from cua_lab.waiting import crowd
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,23 +77,13 @@ class QuietFramebuffer:
 
     async def __call__(self, screen: Screen) -> np.ndarray:
         now = asyncio.get_running_loop().time
-        start, crowd = now(), 1.0
+        start, most = now(), 1.0
         end = start + self.at_most_ms / 1000
         while True:
-            crowd = max(crowd, _crowd())
-            wait = max(self.quiet_ms * crowd / 1000, start + self.react_ms * crowd / 1000 - now())
+            most = max(most, crowd())
+            wait = max(self.quiet_ms * most / 1000, start + self.react_ms * most / 1000 - now())
             if now() >= end or not await screen.change(min(wait, end - now())):
                 return screen.latest()
-
-
-def _crowd() -> float:
-    """Threads that want to run, per core; 1 where all of them can, or where nobody says."""
-    try:
-        with open("/proc/loadavg", encoding="ascii") as file:
-            running = int(file.read().split()[3].split("/")[0])
-    except (OSError, ValueError, IndexError):
-        return 1.0
-    return max(1.0, running / (os.cpu_count() or 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import mcp.types as mcp_types
@@ -35,9 +35,10 @@ from cua_lab.computer.schema import (
     tool_schema,
     view_of,
 )
-from cua_lab.computer.screen import DeadScreen
+from cua_lab.computer.screen import BrokenTool, DeadScreen
 from cua_lab.hud_quirks import reconnect
 from cua_lab.pictures import base64_text, png_bytes
+from cua_lab.waiting import waiting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,11 +95,33 @@ class ComputerTool(RFBTool):
         return tool_schema(self.config, (self.display_width, self.display_height))
 
     async def execute(self, arguments: dict[str, Any]) -> MCPToolResult:
-        """Run one call: a screenshot, or an error in words when the call was wrong."""
+        """Run one call: a screenshot, or an error in words when the call was wrong.
+
+        Whatever else goes wrong ends the episode as failed: HUD would tell the policy of a
+        `KeyError` of ours, and grade what it does then.
+        """
         try:
-            call = parse_call(arguments, self.view, self.config)
+            return await self._execute(arguments)
+        except TimeoutError:  # also `DeadScreen`
+            raise
+        except Exception as error:
+            raise BrokenTool(
+                f"the computer tool failed: {type(error).__name__}: {error}"
+            ) from error
+
+    async def _execute(self, arguments: dict[str, Any]) -> MCPToolResult:
+        try:
+            call = self.parsed(arguments)
         except CallError as error:
             return tool_err(str(error))
+        return await self.carry_out(call)
+
+    def parsed(self, arguments: Mapping[str, Any]) -> Call:
+        """The call as it would be sent; raises `CallError`."""
+        return parse_call(arguments, self.view, self.config)
+
+    async def carry_out(self, call: Call) -> MCPToolResult:
+        """Send a checked call: exactly this one."""
         if call.action == "finish":  # alone in its turn it never gets here: the agent ends first
             return tool_err("finish must be the only call of its turn; call it again, alone")
         await self._perform(call)
@@ -111,9 +134,13 @@ class ComputerTool(RFBTool):
 
     async def screenshot(self) -> MCPToolResult:
         """The settled screen as a PNG of the width that the model sees."""
-        png = encode_png(await self.config.settle(self), self.view.size)
+        png = encode_png(await self.settled(), self.view.size)
         image = mcp_types.ImageContent(type="image", mimeType="image/png", data=base64_text(png))
         return MCPToolResult(content=[image])
+
+    async def settled(self) -> np.ndarray:
+        """The whole screen at rest, (height, width, 3) RGB; valid until the next look."""
+        return await self.config.settle(self)
 
     async def frame(self) -> np.ndarray:
         """The whole screen now, (height, width, 3) RGB; one new connection is tried."""
@@ -135,7 +162,7 @@ class ComputerTool(RFBTool):
         except (OSError, EOFError, ValueError):  # TimeoutError is an OSError
             self._keys, self._buttons = [], 0  # a new connection holds nothing down
         try:
-            async with asyncio.timeout(self.config.screen_timeout_s):
+            async with waiting("the screen, on a new connection", self.config.screen_timeout_s):
                 await reconnect(self.client)
             return await read()
         except (OSError, EOFError, ValueError) as error:
@@ -145,7 +172,7 @@ class ComputerTool(RFBTool):
             ) from error
 
     async def _read(self) -> np.ndarray:
-        async with asyncio.timeout(self.config.screen_timeout_s):
+        async with waiting("a frame of the screen", self.config.screen_timeout_s):
             if self._watch is not None and self._watch.conn is self.client.conn:
                 raise OSError("a watched connection cannot ask for whole frames: dial anew")
             return await read_frame(self.client.conn)
@@ -160,7 +187,7 @@ class ComputerTool(RFBTool):
     async def _perform(self, call: Call) -> None:
         limit = self.config.screen_timeout_s + call.wait_s + 64 * self.config.pace_ms / 1000
         try:
-            async with asyncio.timeout(limit):
+            async with waiting(f"the screen to take {call.action}", limit):
                 if self.client.conn.writer.is_closing():  # the server went, and may be back
                     await reconnect(self.client)
                 async with self._letting_go():

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cua_lab.dataset.checks import Rules
+from cua_lab.dataset.data_checks import Rules
 from cua_lab.dataset.quality import judge_rows
 
 VALID_ACTIONS = ("click", "double_click", "type", "scroll", "key", "drag", "wait", "finish")

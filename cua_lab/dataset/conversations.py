@@ -22,8 +22,8 @@ from typing import Any
 
 from cua_lab.dataset import spaces
 from cua_lab.dataset.actions import ACTIONS, FROM_TOOL, SAME
-from cua_lab.dataset.files import show
 from cua_lab.dataset.grounding import GroundingSample, from_row, point_of
+from cua_lab.dataset.jsonl import show
 from cua_lab.dataset.message_parts import messages_of, parts_of
 from cua_lab.dataset.spaces import Point, Space
 from cua_lab.errors import LabError
@@ -100,7 +100,7 @@ def to_tool_calls(sample: GroundingSample, space: Space | None = None) -> dict[s
 def from_conversation(conversation: Mapping[str, Any]) -> GroundingSample:
     """The sample of a one-step conversation in either shape: one image, one text, one action.
 
-    A system message is no part of a sample: whoever trains on the row keeps it beside.
+    A system message is no part of a sample: a reader that trains on the row keeps it beside.
     """
     messages = [m for m in messages_of(conversation) if m.get("role") != "system"]
     if [m.get("role") for m in messages] != ["user", "assistant"]:

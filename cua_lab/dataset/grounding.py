@@ -27,7 +27,7 @@ from typing import Any
 
 from cua_lab.dataset import spaces
 from cua_lab.dataset.actions import ACTIONS, SAME
-from cua_lab.dataset.files import dumps
+from cua_lab.dataset.jsonl import dumps
 from cua_lab.dataset.omniparser import Element, read_elements
 from cua_lab.dataset.spaces import Box, Point, Size, Space
 from cua_lab.errors import LabError

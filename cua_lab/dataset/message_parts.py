@@ -49,7 +49,7 @@ def images_of(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def is_sample(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a sample can hold it: one image, one text and one action, whoever the system is."""
+    """Whether a sample can hold it: one image, one text and one action, with any system message."""
     said = [message for message in messages if message.get("role") != "system"]
     if [message.get("role") for message in said] != ["user", "assistant"]:
         return False

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cua_lab.dataset.files import show
+from cua_lab.dataset.jsonl import show
 from cua_lab.dataset.spaces import Box, Point, contains
 from cua_lab.errors import LabError
 from cua_lab.pictures import to_rgb

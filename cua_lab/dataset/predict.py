@@ -10,7 +10,7 @@ is never counted as a miss.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,7 +72,7 @@ def questions_of(
 async def predict_with_policy(
     policy: Policy,
     questions: Sequence[Question],
-    asking: PromptFormat,
+    prompt_format: PromptFormat,
     *,
     concurrency: int = 64,
     threads: int = 1,
@@ -84,23 +84,21 @@ async def predict_with_policy(
         served = create_app(engine)
         slots = engine.open_slots(min(concurrency, len(questions)))
 
-        def seated(question: Question) -> Callable[[int], Awaitable[Point | None]]:
-            async def run(k: int) -> Point | None:
-                async with httpx.AsyncClient(
-                    transport=httpx.ASGITransport(served),
-                    base_url="http://engine/v1/",
-                    headers={SLOT_HEADER: str(slots[k])},
-                    timeout=None,
-                ) as http:
-                    point = await ask(http, question, asking, model=policy.name)
-                on_answer()
-                return point
-
-            return run
+        async def ask_one(question: Question, k: int) -> Point | None:
+            async with httpx.AsyncClient(
+                transport=httpx.ASGITransport(served),
+                base_url="http://engine/v1/",
+                headers={SLOT_HEADER: str(slots[k])},
+                timeout=None,
+            ) as http:
+                point = await ask(http, question, prompt_format, model=policy.name)
+            on_answer()
+            return point
 
         with _one_error():
             return await play_slots(
-                [seated(question) for question in questions],
+                questions,
+                ask_one,
                 concurrency=len(slots),
                 leave=lambda k: engine.close_slot(slots[k]),
             )
@@ -111,7 +109,7 @@ async def predict_with_policy(
 async def predict_with_server(
     http: httpx.AsyncClient,
     questions: Sequence[Question],
-    asking: PromptFormat,
+    prompt_format: PromptFormat,
     *,
     model: str,
     concurrency: int = 8,
@@ -123,20 +121,15 @@ async def predict_with_server(
     `standard_fields` leaves out the sampling options that OpenAI's own API refuses.
     """
 
-    def seated(question: Question) -> Callable[[int], Awaitable[Point | None]]:
-        async def run(_: int) -> Point | None:
-            point = await ask(http, question, asking, model=model, standard_fields=standard_fields)
-            on_answer()
-            return point
-
-        return run
+    async def ask_one(question: Question, _: int) -> Point | None:
+        point = await ask(
+            http, question, prompt_format, model=model, standard_fields=standard_fields
+        )
+        on_answer()
+        return point
 
     with _one_error():
-        return await play_slots(
-            [seated(question) for question in questions],
-            concurrency=concurrency,
-            leave=lambda k: None,
-        )
+        return await play_slots(questions, ask_one, concurrency=concurrency)
 
 
 @contextmanager
@@ -151,7 +144,7 @@ def _one_error() -> Iterator[None]:
 async def ask(
     http: httpx.AsyncClient,
     question: Question,
-    asking: PromptFormat,
+    prompt_format: PromptFormat,
     *,
     model: str,
     standard_fields: bool = False,
@@ -161,8 +154,8 @@ async def ask(
     try:
         answer = await ChatClient(http).chat.completions.create(
             model=model,
-            messages=asking.messages(question.sample.instruction, image_part(png)),
-            tools=asking.tools(size),
+            messages=prompt_format.messages(question.sample.instruction, image_part(png)),
+            tools=prompt_format.tools(size),
             **sampling_request(
                 temperature=0.0, max_tokens=MAX_TOKENS, standard_only=standard_fields
             ),
@@ -171,7 +164,7 @@ async def ask(
         raise LabError(f"{http.base_url} refused: {error}") from error
     except httpx.TransportError as error:
         raise LabError(f"cannot reach {http.base_url}: {error}") from error
-    return asking.read(arguments_of(answer), size)
+    return prompt_format.read(arguments_of(answer), size)
 
 
 def picture_of(question: Question) -> tuple[bytes, Size]:

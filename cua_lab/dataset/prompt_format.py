@@ -3,7 +3,8 @@
     sample ──▶ messages (system, user: text, image), tool schema ──▶ call ──▶ a point in 0-1
 
 The same words train a policy (`training.sft_data`) and measure it (`dataset.predict`), and they are
-the agent's, so that GRPO goes on from there. An exported folder keeps them as `asking.json`.
+the agent's, so that GRPO goes on from there. An exported folder keeps them as
+`prompt_format.json`.
 
 Invariant: `read` undoes `call` up to the space's rounding, and goes through the tool's own checks:
 an answer that the tool would refuse is no point.
@@ -30,7 +31,9 @@ from cua_lab.policy.vision import Geometry, smart_resize
 if TYPE_CHECKING:
     from cua_lab.policy.policy import Policy
 
-FILE = "asking.json"
+FILE = "prompt_format.json"
+OLD_FILE = "asking.json"
+"""What earlier versions called it; still read."""
 PolicySpace = Literal["0-1000", "pixels"]
 LIMITS = ToolConfig()
 TOOL_FIELDS = (
@@ -141,10 +144,17 @@ class PromptFormat:
         return write_text(Path(folder, FILE), json.dumps(asdict(self), indent=1) + "\n")
 
 
-def load_asking(path: str | Path) -> PromptFormat:
+def saved_format(folder: str | Path) -> Path | None:
+    """The file of an exported checkpoint's folder; `None` where it has none."""
+    return next((f for name in (FILE, OLD_FILE) if (f := Path(folder, name)).is_file()), None)
+
+
+def read_prompt_format(path: str | Path) -> PromptFormat:
     """From a file, or from the folder of an exported checkpoint; what an older file does not say
     has the tool's default."""
-    file = Path(path, FILE) if Path(path).is_dir() else Path(path)
+    file = Path(path)
+    if file.is_dir():
+        file = saved_format(file) or file / FILE
     try:
         found = json.loads(file.read_text(encoding="utf-8-sig"))
         geometry = found.pop("geometry")
@@ -154,7 +164,7 @@ def load_asking(path: str | Path) -> PromptFormat:
         raise LabError(f"{file} cannot be read as {FILE}: {error}") from error
 
 
-def asking_of(
+def prompt_format_of(
     policy: Policy,
     *,
     system: str | None = None,

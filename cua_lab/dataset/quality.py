@@ -20,10 +20,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cua_lab.dataset.checks import Checked, Reason, Rules, check_row, screenshot_of
-from cua_lab.dataset.files import bounded_lines, dumps
+from cua_lab.dataset.data_checks import Checked, Reason, Rules, check_row, screenshot_of
 from cua_lab.dataset.image_facts import ImageFacts, reader
 from cua_lab.dataset.instructions import normalise
+from cua_lab.dataset.jsonl import bounded_lines, dumps
 from cua_lab.dataset.seen import Seen
 from cua_lab.dataset.spaces import SpaceEvidence
 from cua_lab.errors import LabError

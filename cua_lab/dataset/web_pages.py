@@ -19,9 +19,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from cua_lab.dataset.files import show
 from cua_lab.dataset.grounding import GroundingSample, numbers_of
 from cua_lab.dataset.instructions import normalise
+from cua_lab.dataset.jsonl import show
 from cua_lab.dataset.spaces import Size
 from cua_lab.dataset.synthetic import NamedBox, sample_for
 from cua_lab.errors import LabError

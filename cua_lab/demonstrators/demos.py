@@ -20,8 +20,13 @@ from PIL import Image
 from cua_lab.computer.coordinates import View
 from cua_lab.desktop.apps import boards2048
 from cua_lab.desktop.apps.game2048 import Game2048
-from cua_lab.desktop.apps.reading import BOARD_THOUGHTS, board_thought, keys_along, things_thought
 from cua_lab.desktop.apps.targets import Targets
+from cua_lab.desktop.apps.transcripts import (
+    BOARD_THOUGHTS,
+    board_thought,
+    keys_along,
+    things_thought,
+)
 from cua_lab.errors import LabError
 from cua_lab.pictures import png_bytes
 from cua_lab.policy.template import image_part, render_text

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cua_lab.demonstrators.demos import ClickPlayer, GamePlayer, ReadingPlayer
+from cua_lab.demonstrators.errands import ErrandsPlayer
 from cua_lab.envs.lab.blind import best_blind
 from cua_lab.envs.lab.env import best_merge_prompt, near_win_prompt
 from cua_lab.errors import LabError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from cua_lab.demonstrators.demos import PromptContext
     from cua_lab.play.scripted import ScriptedPolicy
 
-DEMONSTRATED = ("targets-click", "2048-score", "2048-near-win", "2048-best-merge")
+DEMONSTRATED = ("targets-click", "errands-open", "2048-score", "2048-near-win", "2048-best-merge")
 
 
 def demonstrator(
@@ -54,6 +55,9 @@ def demonstrator(
                 **size,
                 **options,
             )
+        if template == "errands-open":
+            errands = {k: args[k] for k in ("items", "still_open") if k in args}
+            return ErrandsPlayer(scene, space=space, seed=seed, **size, **errands, **options)
         if template == "2048-score":
             task = "Play 2048 with the arrow keys. Get a high score."
             limits = {"max_keys": max_keys} | dict(options)
@@ -82,7 +86,7 @@ def random_player(
     template: str, *, seed: int, keys_per_turn: float, max_keys: int, space: str
 ) -> ScriptedPolicy:
     """Blind play with the policy's budget: clicks anywhere, or as many random keys per turn."""
-    if template == "targets-click":
+    if template in ("targets-click", "errands-open"):
         if space != "0-1000":
             raise LabError(f"random clicks are made in the space 0-1000, not {space}")
         return random_clicks(seed)

@@ -14,6 +14,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from cua_lab.waiting import waiting
+
 Event = dict[str, Any]
 MESSAGE_LIMIT = 64 * 2**20
 """Bytes of one message; a picture of a large page has a few million."""
@@ -59,7 +61,7 @@ class CDP:
             self._writer.write(
                 json.dumps(message | ({"sessionId": session} if session else {})).encode() + b"\0"
             )
-            async with asyncio.timeout(timeout_s):
+            async with waiting(f"Chromium to answer {method}", timeout_s):
                 answer = await self._waiting[number]
         except TimeoutError as error:
             raise BrowserError(f"{method}: no answer within {timeout_s:g} s") from error

@@ -16,6 +16,7 @@ import contextlib
 import itertools
 import json
 import shutil
+import socket
 from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -24,16 +25,21 @@ from cua_lab.desktop import background, roundtrip
 from cua_lab.desktop.cdp import CDP, MESSAGE_LIMIT, BrowserError, BrowserGone, CDPError, Event
 from cua_lab.desktop.guard import Guard
 from cua_lab.desktop.keymap import Keymap, read_keymap, restore_keymap
+from cua_lab.desktop.page_look import PageLook
 from cua_lab.desktop.proxy import PageProxy, address_of, is_loopback_name
+from cua_lab.desktop.screen_context import Point, ScreenContext, register, unknown, unregister
 from cua_lab.desktop.start_failures import not_started
 from cua_lab.desktop.xvnc import Xvnc, start_xvnc
 from cua_lab.errors import LabError
+from cua_lab.waiting import waiting
 
 Part = TypeVar("Part")
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 BLANK = "about:blank"
 BOOT_S = 20.0
+BLANK_S = 15.0
+"""Until the page of an episode has been left, whatever it is doing."""
 FAULTS_KEPT = 20
 PIPE = 'exec "$@" 3<&0 4>&1 0</dev/null 1>&2'
 """Chromium talks CDP on descriptors 3 and 4."""
@@ -78,9 +84,13 @@ PREFERENCES = {
     "download_bubble": {"enabled": False},
     "printing": {"enabled": False},
     "incognito": {"mode_availability": 1},  # none
+    "policy": {
+        "url_blocklist": ["file://*", "chrome://*", "view-source:*", "devtools://*", "ftp://*"]
+    },
 }
-"""No bubbles, no print dialog, and nothing that one episode types is offered
-to the next."""
+"""No bubbles, no print dialog, and nothing that one episode types is offered to the next. The last
+is what the policy URLBlocklist sets: Ctrl+N opens a window with an address bar, and an address such
+as file:///etc/passwd typed there showed the file to whoever looks at the screen."""
 LOCAL_STATE = {"select_file_dialogs": {"allowed": False}}
 """What the policy AllowFileSelectionDialogs sets: a dialog of the toolkit's own keeps the keyboard,
 and every later episode on that screen is deaf (browser-use/browser-use#4681)."""
@@ -121,6 +131,8 @@ class ChromiumDesktop:
         """The X server's keys as they were before anybody typed."""
         self._booted: roundtrip.Heard | None = None
         """What the first page was like; every later one is of that size."""
+        self._look = PageLook(self._call)
+        self._dialog: str | None = None  # of the page, open now: its scripts wait
         self._hosts = itertools.count(1)
         self._used: set[str] = set()  # hosts of the page that is shown, with their ports
         self._untouched = False  # since the last `show(BLANK)`, which nobody can do anything with
@@ -151,6 +163,10 @@ class ChromiumDesktop:
     def port(self) -> int:
         """The RFB port."""
         return self._need(self._xvnc).port
+
+    def hold_port(self) -> socket.socket:
+        """Keep the RFB port for a desktop that is to boot on it after this one; close it then."""
+        return self._need(self._xvnc).held.dup()
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -190,6 +206,10 @@ class ChromiumDesktop:
         """Wait until the page has drawn what it is now."""
         await self.evaluate(DRAWN)
 
+    async def look(self, at: Point | None, to: Point | None) -> ScreenContext:
+        """What lies at these pixels of the screen, and what has the focus."""
+        return await background.run(self._looked(at, to))
+
     async def check(self) -> None:
         """Raise what the page or the browser has complained about since the last `show`."""
         if not self.alive:
@@ -210,12 +230,13 @@ class ChromiumDesktop:
         try:
             self._xvnc = await start_xvnc(self._guard, self.size, port=self._port)
             await self._proxy.start()
-            async with asyncio.timeout(BOOT_S):
+            async with waiting("Chromium to boot", BOOT_S):
                 await self._start_chromium(chromium, self._guard, self._xvnc.display)
                 await self._attach()
                 await self._evaluate(DRAWN, BOOT_S)
                 self._booted = await self._first_heard(self._xvnc)
                 self._keymap = await read_keymap(self._xvnc.display)
+            register(self.url, self.look)
         except (BrowserError, OSError) as error:  # TimeoutError is an OSError
             logs = [self._guard.log(name, 60) for name in ("chromium.log", "xvnc.log")]
             await self._close()
@@ -307,13 +328,13 @@ class ChromiumDesktop:
             why = "; ".join([answer["errorText"], *self._proxy.notes[-1:]])
             raise BrowserError(f"{url} cannot be shown: {why}")
         try:
-            async with asyncio.timeout(timeout_s):
+            async with waiting(f"{url} to load", timeout_s):
                 await self._loaded.wait()
         except TimeoutError as error:
             raise BrowserError(f"{url} was not loaded within {timeout_s:g} s") from error
 
     async def _forget(self) -> None:
-        """Leave no trace of whoever was here."""
+        """Leave no trace of the last episode."""
         cdp = self._need(self._cdp)
         pages = await self._pages()
         if self._target not in pages or self._crashed:
@@ -324,7 +345,7 @@ class ChromiumDesktop:
                     await cdp.call("Target.closeTarget", targetId=other)
         self._leaving = True
         await self._dismiss()
-        await self._navigate(BLANK, 5.0)
+        await self._navigate(BLANK, BLANK_S)
         self._leaving = False
         await self._call("Runtime.evaluate", expression=EMPTY_CLIPBOARD, userGesture=True)
         await self._call("Network.clearBrowserCookies")
@@ -388,10 +409,23 @@ class ChromiumDesktop:
             raise BrowserError(f"{_short(expression)}: {_exception(answer['exceptionDetails'])}")
         return answer["result"].get("value")
 
+    async def _looked(self, at: Point | None, to: Point | None) -> ScreenContext:
+        if not self.alive:
+            return unknown("the browser has ended")
+        if self._dialog is not None:
+            return unknown(f"a dialog is open: {_short(self._dialog)}")
+        return await self._look.look(self._target, at, to)
+
     def _heard(self, event: Event) -> None:
         if event.get("sessionId") != self._session:
             return
         method, params = event["method"], event["params"]
+        if method == "Runtime.executionContextCreated":
+            self._look.heard(params["context"])
+        elif method == "Page.javascriptDialogOpening":
+            self._dialog = str(params.get("message", ""))
+        elif method == "Page.javascriptDialogClosed":
+            self._dialog = None
         if method == "Page.loadEventFired":
             self._loaded.set()
         elif method == "Page.javascriptDialogOpening" and self._leaving:
@@ -401,10 +435,14 @@ class ChromiumDesktop:
 
     async def _close(self) -> None:
         guard, self._guard = self._guard, None
+        if self._xvnc is not None:
+            unregister(self._xvnc.url)
         if self._cdp is not None:
             await self._cdp.close()
         if guard is not None:
             await guard.close()
+        if self._xvnc is not None:
+            self._xvnc.held.close()
         await self._proxy.close()
 
     @staticmethod

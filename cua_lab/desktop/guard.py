@@ -25,18 +25,36 @@ LONGEST_PLACE = 24
 may have 107: 24, 25 of the desktop's folder and 49 of Chromium's own leave 9."""
 
 # The folder's name is $1. Killed processes may still be writing for a moment: remove until gone.
+# A display's number is free as soon as its server has ended, and the next server that takes it has
+# files of the same names: so they go while ours still runs, unless they are another's by now, as
+# the lock says by its process and /proc/net/unix by the number of the socket that listens.
 SCRIPT = r"""
 trap '' INT TERM HUP
-groups= files=
+groups= displays=
 while read -r kind what; do
-  case $kind in group) groups="$groups $what";; file) files="$files $what";; esac
+  case $kind in
+    group) groups="$groups $what";;
+    display) displays="$displays $what";;
+  esac
+done
+for display in $displays; do
+  IFS=: read -r number pid inode <<END
+$display
+END
+  lock=/tmp/.X$number-lock socket=/tmp/.X11-unix/X$number
+  [ -e "$lock" ] && read -r holder <"$lock" && [ "$holder" -eq "$pid" ] && rm -f -- "$lock"
+  others=$(grep -c " 00010000 .* $socket\$" /proc/net/unix 2>/dev/null)
+  ours=$(grep -c " $inode $socket\$" /proc/net/unix 2>/dev/null)
+  { [ "${others:-0}" -eq 0 ] || [ "${ours:-0}" -gt 0 ]; } && rm -f -- "$socket"
 done
 for group in $groups; do kill -KILL "-$group" 2>/dev/null; done
 tries=0
-while rm -rf -- "$1" $files 2>/dev/null; [ -e "$1" ] && [ $tries -lt 100 ]; do
+while rm -rf -- "$1" 2>/dev/null; [ -e "$1" ] && [ $tries -lt 100 ]; do
   tries=$((tries + 1)); sleep 0.05
 done
 """
+X_SOCKET = "/tmp/.X11-unix/X{}"
+NO_SOCKET = "none"
 
 
 class Guard:
@@ -81,10 +99,10 @@ class Guard:
         self._tell(f"group {child.pid}")
         return child
 
-    def removes(self, *files: str) -> None:
-        """Remove these files, too; their names have no spaces."""
-        for file in files:
-            self._tell(f"file {file}")
+    def removes_display(self, number: int, pid: int) -> None:
+        """Remove the lock and the socket of the X display that this child serves, and not those of
+        a later server with the same number."""
+        self._tell(f"display {number}:{pid}:{_listening(X_SOCKET.format(number))}")
 
     def log(self, name: str, lines: int = 12) -> str:
         """The end of a child's errors."""
@@ -104,6 +122,16 @@ class Guard:
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
+
+
+def _listening(path: str) -> str:
+    """The number (inode) of the socket that listens at a path, as Linux lists them."""
+    try:
+        lines = Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return NO_SOCKET
+    fields = [line.split() for line in lines if line.endswith(f" {path}")]
+    return next((found[6] for found in fields if found[3] == "00010000"), NO_SOCKET)
 
 
 def _new_folder() -> Path:

@@ -14,11 +14,13 @@ import asyncio
 import struct
 from dataclasses import dataclass
 
+from cua_lab.waiting import waiting
+
 SOCKET = "/tmp/.X11-unix/X{}"
 FIRST_KEY, KEYS = 8, 248
 SETUP = struct.pack("<BxHHHHxx", ord("l"), 11, 0, 0, 0)
 """Little-endian, protocol 11.0, without a name and without a password."""
-TIMEOUT_S = 5.0
+TIMEOUT_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Keymap:
 
 async def read_keymap(display: int) -> Keymap:
     """The table now."""
-    async with asyncio.timeout(TIMEOUT_S):
+    async with waiting("the X server's keys", TIMEOUT_S):
         reader, writer = await _connect(display)
         try:
             return await _read(reader, writer)
@@ -49,7 +51,7 @@ async def read_keymap(display: int) -> Keymap:
 
 async def restore_keymap(display: int, wanted: Keymap) -> bool:
     """Put a table back; whether it had changed."""
-    async with asyncio.timeout(TIMEOUT_S):
+    async with waiting("the X server to take its keys back", TIMEOUT_S):
         reader, writer = await _connect(display)
         try:
             if await _read(reader, writer) == wanted:
@@ -64,7 +66,11 @@ async def restore_keymap(display: int, wanted: Keymap) -> bool:
 
 
 async def _connect(display: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_unix_connection(SOCKET.format(display))
+    path = SOCKET.format(display)
+    try:  # Linux's own name for it, which is the living server's alone; anybody can remove a file
+        reader, writer = await asyncio.open_unix_connection(f"\0{path}")
+    except (OSError, ValueError):
+        reader, writer = await asyncio.open_unix_connection(path)
     writer.write(SETUP)
     accepted, length = struct.unpack("<B5xH", await reader.readexactly(8))
     await reader.readexactly(4 * length)

@@ -21,6 +21,7 @@ from cua_lab.desktop import background
 from cua_lab.desktop.cdp import BrowserError
 from cua_lab.desktop.chromium import BLANK, ChromiumDesktop
 from cua_lab.errors import LabError
+from cua_lab.waiting import waiting
 
 ALIVE_S = 3.0
 """A browser that cannot add up for this long hangs."""
@@ -102,7 +103,8 @@ class DesktopPool:
     async def _borrow(self, page: str | None) -> ChromiumDesktop:
         if self._closed:
             raise LabError("this pool is closed: borrow inside of its `async with`")
-        await self._free.acquire()
+        async with waiting("a free desktop"):
+            await self._free.acquire()
         try:
             desktop = await self._living(page)
         except BaseException:

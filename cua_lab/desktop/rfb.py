@@ -20,6 +20,7 @@ from cua_lab.desktop.auth import handshake, read_password
 from cua_lab.desktop.connection import Session
 from cua_lab.desktop.encodings import Frame
 from cua_lab.desktop.rfb_messages import ProtocolError, server_init
+from cua_lab.desktop.screen_context import app_looker, register, unregister
 from cua_lab.errors import LabError
 
 LOGGER = logging.getLogger(__name__)
@@ -71,10 +72,13 @@ class RFBServer:
                 f"cannot listen on {self.host}:{self._wanted_port}: {error.strerror or error}; "
                 "choose another port, or port 0 for a free one"
             ) from error
+        register(self.url, app_looker(lambda: self.app))
         return self
 
     async def close(self) -> None:
         """Stop listening, hang up on everybody and wait until all connections are gone."""
+        if self._server is not None:
+            unregister(self.url)
         server, self._server = self._server, None
         if server is not None:
             server.close()

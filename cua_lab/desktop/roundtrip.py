@@ -3,8 +3,8 @@
     listen (page) ── tap (X server, over RFB) ──▶ browser ──▶ page ── heard ──▶ Heard
 
 Screenshots of a deaf desktop look perfect: a dialog of the toolkit's own, a menu, a second window
-hold the keyboard, and every later episode fails its task. So whoever lends a desktop sends a key
-first. The key is Pause, with which no page and no browser does anything; while a round trip lasts
+hold the keyboard, and every later episode fails its task. So a key is sent before a desktop is
+lent. The key is Pause, with which no page and no browser does anything; while a round trip lasts
 the page sees no key at all. Invariant: `heard` returns only what a key event in the page said.
 """
 

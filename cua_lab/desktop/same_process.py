@@ -3,7 +3,7 @@
 HUD reaches an env's screen through a tunnel over the control channel: two more sockets, 3 ms to
 connect and two more copies of every frame. Where the desktop is in the same process none of that is
 needed. An address alone does not tell (127.0.0.1 may be a container's), so an env publishes this
-token beside its screen's address, and whoever holds the same token may dial it directly.
+token beside its screen's address, and a client with the same token may dial it directly.
 """
 
 from __future__ import annotations

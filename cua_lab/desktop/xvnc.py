@@ -1,7 +1,9 @@
 """TigerVNC's Xvnc: an X server whose screen is an RFB desktop on a loopback port.
 
-Invariant: what `start_xvnc` returns accepts RFB connections on 127.0.0.1 alone, and its lock and
-socket are the guard's to remove.
+Invariants: what `start_xvnc` returns accepts RFB connections on 127.0.0.1 alone, its lock and its
+socket are the guard's to remove, and its port stays this process's own while `Xvnc.held` is open: a
+socket that is bound and never listens keeps the system from dealing the port to anybody else, also
+between two servers on it.
 """
 
 from __future__ import annotations
@@ -11,13 +13,17 @@ import os
 import shutil
 import socket
 import struct
+import sys
 from dataclasses import dataclass
 
 from cua_lab.desktop.guard import Guard
 from cua_lab.errors import LabError
+from cua_lab.waiting import waiting
 
 HOST = "127.0.0.1"
-BOOT_S = 10.0
+BOOT_S = 20.0
+PARK_S = 15.0
+"""A server that was killed or stopped takes nothing."""
 ATTEMPTS = 3
 """Another process may take a free port between the look and the bind."""
 PROGRAMS = ("Xtigervnc", "Xvnc")
@@ -32,6 +38,8 @@ class Xvnc:
     """Of RFB."""
     size: tuple[int, int]
     process: asyncio.subprocess.Process
+    held: socket.socket
+    """Bound to the port; close it to let go of it."""
 
     @property
     def url(self) -> str:
@@ -39,7 +47,11 @@ class Xvnc:
 
     async def park(self, *taps: int) -> None:
         """Release everything that is held and put the pointer into the last corner, so that an
-        episode starts from the same pixels whoever was here before; then tap these keysyms."""
+        episode starts from the same pixels as every other; then tap these keysyms."""
+        async with waiting("Xvnc to take the last keys and the pointer", PARK_S):
+            await self._park(taps)
+
+    async def _park(self, taps: tuple[int, ...]) -> None:
         reader, writer = await asyncio.open_connection(HOST, self.port)
         try:
             await _handshake(reader, writer)
@@ -73,15 +85,39 @@ def program() -> str:
 async def start_xvnc(guard: Guard, size: tuple[int, int], *, port: int | None = None) -> Xvnc:
     """Start an X server of this size, on this RFB port or a free one."""
     for attempt in range(ATTEMPTS):
+        held = hold(port or 0)
         try:
-            return await _start(guard, size, port or _free_port())
+            return await _start(guard, size, held)
         except OSError:
+            held.close()
             if attempt == ATTEMPTS - 1:
                 raise
+        except BaseException:
+            held.close()
+            raise
     raise AssertionError("unreachable")
 
 
-async def _start(guard: Guard, size: tuple[int, int], port: int) -> Xvnc:
+def hold(port: int) -> socket.socket:
+    """A socket that keeps a port of 127.0.0.1, or a free one for 0, for a server of ours.
+
+    Both bind it with SO_REUSEADDR, which Linux allows while only one of them listens. Elsewhere the
+    socket only finds a free port, and lets go of it.
+    """
+    held = socket.socket()
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((HOST, port))
+    except OSError as error:
+        held.close()
+        raise OSError(f"port {port} of {HOST} is taken: {error.strerror}") from error
+    return held
+
+
+async def _start(guard: Guard, size: tuple[int, int], held: socket.socket) -> Xvnc:
+    port = int(held.getsockname()[1])
+    if sys.platform != "linux":
+        held.close()
     read_end, write_end = os.pipe()
     try:
         process = await guard.start(
@@ -100,8 +136,8 @@ async def _start(guard: Guard, size: tuple[int, int], port: int) -> Xvnc:
         display = await _display(read_end)
     except (TimeoutError, ValueError) as error:
         raise OSError(f"Xvnc did not start:\n{guard.log('xvnc.log')}") from error
-    guard.removes(f"/tmp/.X{display}-lock", f"/tmp/.X11-unix/X{display}")
-    return Xvnc(display, port, size, process)
+    guard.removes_display(display, process.pid)
+    return Xvnc(display, port, size, process, held)
 
 
 async def _display(read_end: int) -> int:
@@ -111,15 +147,10 @@ async def _display(read_end: int) -> int:
     pipe = os.fdopen(read_end, "rb", buffering=0)
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
     try:
-        async with asyncio.timeout(BOOT_S):
+        async with waiting("Xvnc to say its display", BOOT_S):
             return int(await reader.readline())
     finally:
         transport.close()
-
-
-def _free_port() -> int:
-    with socket.create_server((HOST, 0)) as server:
-        return int(server.getsockname()[1])
 
 
 async def _handshake(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -140,8 +140,8 @@ class _Decode:
     def _remember(self, index: int, row: RunningSequence) -> None:
         """Cache a finished row: its prompt and what it said, but for the last token."""
         said = np.array(row.ids[:-1], dtype=np.int64)
-        keyed = np.concatenate([row.prompt.keyed, said])
-        self.runner.cache.put(keyed, self.kv.row(index))
+        cache_ids = np.concatenate([row.prompt.cache_ids, said])
+        self.runner.cache.put(cache_ids, self.kv.row(index))
 
     def _report_only(self, row: RunningSequence, logits: torch.Tensor) -> None:
         """A request for no tokens still learns what would have come."""

@@ -131,6 +131,12 @@ class Engine:
             self._rounds.close(slot)
             self._changed.notify_all()
 
+    def told(self) -> str:
+        """Which requests run and for which slots the next round waits."""
+        with self._changed:
+            running = [job.request.slot for job in self._running]
+            return f"engine: runs the slots {running}; {self._rounds.told()}"
+
     def close(self) -> None:
         """End the worker; requests that wait or run are cancelled."""
         with self._changed:

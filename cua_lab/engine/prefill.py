@@ -72,14 +72,14 @@ class Prefill:
         if len(rows) < 2 or any(row.score_from is not None for row in rows):
             return
         first = rows[0].prompt
-        shared = min(common_prefix(first.keyed, row.prompt.keyed) for row in rows)
+        shared = min(common_prefix(first.cache_ids, row.prompt.cache_ids) for row in rows)
         shared = min(shared, min(len(row.prompt) for row in rows) - 1)
-        if shared - self.cache.longest(first.keyed)[0] < SHARED_WORTH:
+        if shared - self.cache.longest(first.cache_ids)[0] < SHARED_WORTH:
             return
         row = RunningSequence(first.head(shared), rows[0].params, 0, 0, 0, frozenset())
         kv = self.decoder.new_kv([shared], 0)
         self._prefill_into(kv, [row], [0])
-        self.cache.put(row.prompt.keyed, kv.row(0))
+        self.cache.put(row.prompt.cache_ids, kv.row(0))
         # It is not a request: its tokens count as computed, and as nobody's prompt.
         self.stats.prompt_tokens += shared - row.cached
 
@@ -106,7 +106,7 @@ class Prefill:
 
     def _restore(self, kv: KV, index: int, row: RunningSequence) -> int:
         """Copy the longest cached prefix into the buffer; how many tokens that is."""
-        length, known = self.cache.longest(row.prompt.keyed)
+        length, known = self.cache.longest(row.prompt.cache_ids)
         limit = len(row.prompt) - 1  # the last token is always computed: its state is needed
         if row.score_from is not None:
             limit = min(limit, max(row.score_from - 1, 0))
@@ -195,6 +195,6 @@ def _leaders(rows: Sequence[RunningSequence]) -> list[int]:
     """For each row, the first row with the same prompt."""
     seen: dict[tuple[bytes, int | None], int] = {}
     return [
-        seen.setdefault((row.prompt.keyed.tobytes(), row.score_from), index)
+        seen.setdefault((row.prompt.cache_ids.tobytes(), row.score_from), index)
         for index, row in enumerate(rows)
     ]

@@ -1,6 +1,6 @@
 """Keys and values of finished conversations, found again by their longest common prefix.
 
-A sequence is looked up by its *keyed* ids: the prompt's ids with every image token replaced by a
+A sequence is looked up by its cache ids: the prompt's ids with every image token replaced by a
 negative number made from the image's content. So one comparison of integers covers both "the same
 ids" and "the same images", and a prefix ends before a changed image, never inside it.
 
@@ -29,15 +29,15 @@ def common_prefix(a: np.ndarray, b: np.ndarray) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One sequence: its keyed ids (T,) and its KV (2, layers, kv_heads, T, head_dim)."""
+    """One sequence: its cache ids (T,) and its KV (2, layers, kv_heads, T, head_dim)."""
 
-    keyed: np.ndarray
+    cache_ids: np.ndarray
     kv: Tensor
 
     @property
     def size(self) -> int:
         """Bytes."""
-        return self.kv.numel() * self.kv.element_size() + self.keyed.nbytes
+        return self.kv.numel() * self.kv.element_size() + self.cache_ids.nbytes
 
 
 class PrefixCache:
@@ -52,11 +52,11 @@ class PrefixCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def longest(self, keyed: np.ndarray) -> tuple[int, Tensor | None]:
+    def longest(self, cache_ids: np.ndarray) -> tuple[int, Tensor | None]:
         """Length of the longest known prefix, and the KV of a sequence that begins with it."""
         best, found = 0, None
         for number, entry in self._entries.items():
-            length = common_prefix(entry.keyed, keyed)
+            length = common_prefix(entry.cache_ids, cache_ids)
             if length > best:
                 best, found = length, number
         if found is None:
@@ -64,17 +64,17 @@ class PrefixCache:
         self._entries.move_to_end(found)
         return best, self._entries[found].kv
 
-    def put(self, keyed: np.ndarray, kv: Tensor) -> None:
+    def put(self, cache_ids: np.ndarray, kv: Tensor) -> None:
         """Keep a sequence; what it extends is dropped, and it is not kept if already contained."""
-        entry = Entry(keyed, kv)
+        entry = Entry(cache_ids, kv)
         if entry.size > self.max_bytes:
             return
         for number, old in list(self._entries.items()):
-            length = common_prefix(old.keyed, keyed)
-            if length == len(keyed):
+            length = common_prefix(old.cache_ids, cache_ids)
+            if length == len(cache_ids):
                 self._entries.move_to_end(number)
                 return
-            if length == len(old.keyed):
+            if length == len(old.cache_ids):
                 self._drop(number)
         self._entries[self._next] = entry
         self._next += 1

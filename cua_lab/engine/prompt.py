@@ -1,7 +1,7 @@
 """A prompt as the model gets it: expanded ids, positions and images.
 
-Invariant: each image has exactly as many image tokens as its grid says, in order; `keyed` equals
-`ids` but at those tokens, where it names the image by its content.
+Invariant: each image has exactly as many image tokens as its grid says, in order; `cache_ids`
+equals `ids` but at those tokens, where it names the image by its content.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Prompt:
 
     ids: np.ndarray
     """int64 (T,), one image token per visual token."""
-    keyed: np.ndarray
+    cache_ids: np.ndarray
     """int64 (T,), images by content: see `cache`."""
     position_ids: np.ndarray
     """int64 (3, T)."""
@@ -59,7 +59,7 @@ class Prompt:
     @property
     def size(self) -> int:
         """Bytes, pixels included."""
-        arrays = [self.ids, self.keyed, self.position_ids]
+        arrays = [self.ids, self.cache_ids, self.position_ids]
         return sum(a.nbytes for a in [*arrays, *(image.pixel_values for image in self.images)])
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class Prompt:
         positions = self.position_ids[:, :length]
         return Prompt(
             self.ids[:length],
-            self.keyed[:length],
+            self.cache_ids[:length],
             positions,
             next_position(positions),
             self.images[:count],
@@ -185,7 +185,7 @@ def build_prompt(
     positions = mrope_positions(expanded, grids, image_token_id=image_token_id, merge=merge)
     return Prompt(
         ids=expanded,
-        keyed=np.repeat(keys, counts),
+        cache_ids=np.repeat(keys, counts),
         position_ids=positions,
         next_position=next_position(positions),
         images=tuple(images),

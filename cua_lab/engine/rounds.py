@@ -103,7 +103,7 @@ class Rounds(Generic[Job]):
     def take_round(self) -> list[Job]:
         """The next round in slot order; empty while a slot is still awaited.
 
-        Its owner runs a round before it asks for the next, so whoever was in the last one has been
+        Its owner runs a round before it asks for the next, so the slots of the last one have been
         answered by now: their time starts here, however long the round took.
         """
         now = self.clock()
@@ -137,6 +137,16 @@ class Rounds(Generic[Job]):
     def _left(self, slot: int, now: float) -> float:
         limit = self._limits[slot]
         return math.inf if limit is None else self._since[slot] + limit - now
+
+    def told(self) -> str:
+        """For whom a round waits, and who has asked."""
+        now = self.clock()
+        awaited = ", ".join(f"{slot} ({now - self._since[slot]:.0f} s)" for slot in self._awaited())
+        return (
+            f"the next round has the slots {sorted(self._waiting)} and waits for"
+            f" {awaited or 'nobody'}; absent"
+            f" {[slot for slot in self.open_slots if not self._present[slot]]}"
+        )
 
     @property
     def has_free(self) -> bool:

@@ -117,8 +117,9 @@ class BrowserScreen:
     ) -> ChromiumDesktop:
         """A new desktop of one's own in the place of this one."""
         port = desktop.port  # HUD has published it
-        await desktop.close()
-        self._desktop = await ChromiumDesktop(*size, scale=scale, port=port).start()
+        with desktop.hold_port():
+            await desktop.close()
+            self._desktop = await ChromiumDesktop(*size, scale=scale, port=port).start()
         return self._desktop
 
 

@@ -4,7 +4,7 @@
     screen ──changes, over a connection of its own──▶ frame       (where it follows)
 
 The widget shows the call it sent, as a model would have written it, and what came back. One that
-follows shows the screen as it changes, whoever changes it: the page itself, an episode. Invariant:
+follows shows the screen as it changes, by the page itself or by an episode. Invariant:
 its controls speak the tool's own coordinate space and send nothing that the tool did not check; it
 follows with its own eyes, so it takes no frame from anybody. Without a kernel its static copy is
 the last screenshot.

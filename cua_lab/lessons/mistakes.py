@@ -41,7 +41,7 @@ def spelled_out(
 
 
 def by_role(policy: Policy, rows: Sequence[LossInput]) -> list[LossInput]:
-    """Everything that an assistant said carries loss, whoever put the words there."""
+    """Everything that an assistant said carries loss, sampled or not."""
     opening = encode(policy.tokenizer, "<|im_start|>assistant\n")
 
     def said(row: LossInput) -> LossInput:

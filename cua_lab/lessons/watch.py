@@ -1,6 +1,6 @@
 """A run, watched from a notebook: its learning curves are redrawn in place while it goes on.
 
-Invariant: watching changes nothing about the run, and whoever interrupts the watcher interrupts the
+Invariant: watching changes nothing about the run, and who interrupts the watcher interrupts the
 run, which then keeps what is done.
 """
 

@@ -83,7 +83,7 @@ def costs_of(
 ) -> Costs:
     """Costs; `count_tokens` is the model's tokenizer where there is one."""
     agent, screen = recipe.agent, (recipe.screen.width, recipe.screen.height)
-    tool = recipe.tool.config()
+    tool = recipe.tool
     size = view_of(tool, screen).size
     frame = tokens_for(*size, geometry)
     frame_bytes = frame * geometry.merge**2 * patch_values(geometry) * FLOAT_BYTES
@@ -130,9 +130,9 @@ def mib(count: float) -> str:
 
 
 def _prompt_tokens(recipe: MilesRecipe, count: Callable[[str], int]) -> int:
-    config = recipe.tool.config()
-    system = system_prompt(short=recipe.agent.short_prompt, tool=config)
-    tool = json.dumps(tool_schema(config, (recipe.screen.width, recipe.screen.height)))
+    system = system_prompt(short=recipe.agent.short_prompt, tool=recipe.tool)
+    screen = (recipe.screen.width, recipe.screen.height)
+    tool = json.dumps(tool_schema(recipe.tool, screen))
     return count(system + tool) + SCAFFOLD_TOKENS
 
 

@@ -20,13 +20,14 @@ from weakref import WeakKeyDictionary
 from cua_lab.errors import LabError
 from cua_lab.miles.recipe import MilesRecipe, from_args
 from cua_lab.miles.secrets import hide, redacted
-from cua_lab.play.agent import LabAgentConfig, system_prompt
+from cua_lab.miles.token_sets import forbidden_ids, stop_ids
+from cua_lab.play.agent import LabAgentConfig, agent_config
 from cua_lab.play.episode import play
 from cua_lab.play.episode_samples import episode_samples
 from cua_lab.play.runtimes import make_runtime
 from cua_lab.policy.policy import load_vision
 from cua_lab.policy.tokenizer import load_tokenizer
-from cua_lab.serving.sampling_request import NEUTRAL, sampling_request
+from cua_lab.serving.sampling_request import NEUTRAL
 from cua_lab.serving.shim import ShimTransport
 from cua_lab.stitching.codec import codec_from_tokenizer
 from cua_lab.tasks import to_hud_task
@@ -78,8 +79,6 @@ class EpisodeRunner:
     @classmethod
     def open(cls, args: Any) -> EpisodeRunner:
         """From Miles' args."""
-        from cua_lab.miles.token_sets import forbidden_ids, stop_ids
-
         recipe = from_args(args)
         runtime = recipe.runtime
         hide()
@@ -144,20 +143,14 @@ class EpisodeRunner:
         return replace(episode, error=error, status=status_of(episode))
 
     def _config(self, ask: EpisodeRequest) -> LabAgentConfig:
-        agent, tool = self.recipe.agent, self.recipe.tool.config()
+        agent = self.recipe.agent
         longest = ask.sampling.get("max_new_tokens") or agent.max_tokens
-        return LabAgentConfig(
+        return agent_config(
+            agent,
+            self.recipe.tool,
             model=self.model,
-            system_prompt=system_prompt(short=agent.short_prompt, tool=tool),
-            tool=tool,
-            first_screenshot=agent.first_screenshot,
-            max_steps=agent.max_turns,
-            stop_on=set(agent.stop_on),
-            completion_kwargs=sampling_request(
-                max_tokens=min(agent.max_tokens, longest),
-                token_ids=True,
-                **_sampling_options(ask.sampling, agent.temperature),
-            ),
+            max_tokens=min(agent.max_tokens, longest),
+            **_sampling_options(ask.sampling, agent.temperature),
         )
 
     def _convert(self, episode: Episode) -> list[Sample]:

@@ -19,16 +19,9 @@ import yaml
 
 from cua_lab.errors import LabError
 from cua_lab.files import read_text
+from cua_lab.ranges import Count, NonNegative, Range, Rate, Share
 from cua_lab.recipes.loader import build_settings, to_tree
-from cua_lab.recipes.settings import (
-    AgentSettings,
-    Count,
-    NonNegative,
-    Range,
-    Rate,
-    Share,
-    ToolSettings,
-)
+from cua_lab.recipes.settings import AgentSettings, ToolSettings
 from cua_lab.recipes.source import Override, Places, read_yaml
 
 KEY = "cua_lab"

@@ -24,7 +24,7 @@ What remains of a failed episode, since it must stay in the batch for the ranks 
   of its gradient;
 - the reward curve: Miles logs one number per sample; a failure gets the mean of its group's graded
   siblings, which moves no mean, and `metadata["cua_lab"]["graded"]` tells them apart;
-- whoever reads `sample.reward` before this hook (dynamic sampling filters, pass rates) sees the
+- code that reads `sample.reward` before this hook (dynamic sampling filters, pass rates) sees the
   stand-in 0.0, and an evaluation `None`.
 """
 

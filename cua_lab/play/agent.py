@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import mcp.types as mcp_types
 from hud.agents.openai_compatible import OpenAIChatAgent
@@ -31,11 +31,15 @@ from cua_lab.computer.screen import connect
 from cua_lab.computer.tool import ComputerTool
 from cua_lab.hud_quirks import forget_hud_account, silence_cancelled_streams
 from cua_lab.pictures import data_url_of
+from cua_lab.safety.gate import GatedTool
+from cua_lab.serving.sampling_request import sampling_request
 
 if TYPE_CHECKING:
     from hud.agents.tool_agent import RunState
     from hud.eval.run import Run
     from openai.types.chat import ChatCompletionMessageParam
+
+    from cua_lab.recipes.settings import AgentSettings
 
 SCREEN = "screen"
 SYSTEM_PROMPT = """\
@@ -69,6 +73,34 @@ class LabAgentConfig(OpenAIChatConfig):
     first_screenshot: bool = True
     use_hud_account: bool = False
     """Whether HUD may use an API key that it finds: telemetry and tracing on its platform."""
+    gate: Any = Field(default=None, exclude=True)  # Gate | None: pydantic cannot say it
+    """What stands in front of the tool; `None` is nothing."""
+    seat: Any = Field(default=None, exclude=True)  # GateSeat | None
+    """This episode's at the gate; `play` makes it."""
+
+
+def agent_config(
+    agent: AgentSettings,
+    tool: ToolConfig,
+    *,
+    model: str,
+    **sampling: Any,
+) -> LabAgentConfig:
+    """From settings to what drives an episode; every path to a policy's config goes through here.
+
+    `sampling` are arguments of `sampling_request` that differ from the settings: other limits, no
+    token ids, more options.
+    """
+    request = {"temperature": agent.temperature, "max_tokens": agent.max_tokens, "token_ids": True}
+    return LabAgentConfig(
+        model=model,
+        system_prompt=system_prompt(short=agent.short_prompt, tool=tool),
+        tool=tool,
+        first_screenshot=agent.first_screenshot,
+        max_steps=agent.max_turns,
+        stop_on=set(agent.stop_on),
+        completion_kwargs=sampling_request(**(request | sampling)),
+    )
 
 
 class LabAgent(OpenAIChatAgent):
@@ -91,6 +123,10 @@ class LabAgent(OpenAIChatAgent):
         try:
             state = await self._initialize_state(prompt=run.prompt_messages)
             state.tools, state.params = await self._build_tools({SCREEN: screen})
+            if self.config.seat is not None:
+                inner = state.tools[NAME]
+                assert isinstance(inner, ComputerTool)
+                state.tools[NAME] = self.config.seat.wrap(inner)
             await self._loop(run, state)
         finally:
             await screen.close()
@@ -113,13 +149,19 @@ class LabAgent(OpenAIChatAgent):
     ) -> AgentStep:
         step = await super().get_response(state, **kwargs)
         tool = state.tools.get(NAME)
-        if isinstance(tool, ComputerTool) and (finish := _finish(step, tool)) is not None:
+        if isinstance(tool, GatedTool):
+            tool.thought = step.content or ""
+        if _is_computer(tool) and (finish := _finish(step, tool)) is not None:
             step.done = True
             step.content = finish or step.content
         return step
 
 
-def _finish(step: AgentStep, tool: ComputerTool) -> str | None:
+def _is_computer(tool: Any) -> TypeGuard[ComputerTool | GatedTool]:
+    return isinstance(tool, ComputerTool | GatedTool)
+
+
+def _finish(step: AgentStep, tool: ComputerTool | GatedTool) -> str | None:
     """The text of a valid `finish` that is the turn's only call ("" without one), else None."""
     if len(step.tool_calls) != 1:
         return None
@@ -137,7 +179,7 @@ def _finish(step: AgentStep, tool: ComputerTool) -> str | None:
 async def _append_screenshot(run: Run, state: RunState[ChatCompletionMessageParam]) -> None:
     """Show the screen as the episode starts: in the task's message and in the trace."""
     tool = state.tools[NAME]
-    assert isinstance(tool, ComputerTool)
+    assert _is_computer(tool)
     image = (await tool.screenshot()).content[0]
     assert isinstance(image, mcp_types.ImageContent)
     url = data_url_of(image.data, image.mimeType)

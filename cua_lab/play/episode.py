@@ -12,26 +12,32 @@ or one that is none, make a `failed` episode with no reward and the cause in wor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import httpx
 
 from cua_lab.hud_quirks import refuse_missing_grades
 from cua_lab.pictures import read_base64
 from cua_lab.play.agent import LabAgent
+from cua_lab.play.gate_seat import GateSeat
+from cua_lab.safety.redaction import redact
 from cua_lab.serving.answers import without_surrogates
 from cua_lab.serving.client import ChatClient
 from cua_lab.stitching.turn import Turn
+from cua_lab.waiting import progressed, waiting
 
 if TYPE_CHECKING:
     from hud.agents.types import AgentStep, ToolStep
     from hud.eval import Job, Provider, Run, Task
 
     from cua_lab.play.agent import LabAgentConfig
+    from cua_lab.safety.judged import Judged
 
+P = TypeVar("P")
+R = TypeVar("R")
 Status = Literal["completed", "truncated", "failed"]
 TRUNCATIONS = frozenset({"length", "max_tokens", "malformed_tool_call"})
 """HUD's stop reasons of an episode that an unusable answer ended."""
@@ -84,6 +90,12 @@ class Episode:
     error: str | None = None
     """Why it failed."""
     seconds: float = 0.0
+    judged: tuple[Judged, ...] | None = None
+    """What the gate decided about each call; `None` where no gate stood before the tool."""
+    penalty: float = 0.0
+    """What training takes off the reward for what was risky."""
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    """What was typed in secret: in memory alone, so that whoever writes can leave it out."""
 
     def __post_init__(self) -> None:
         if (self.reward is None) != (self.status == "failed"):
@@ -91,6 +103,11 @@ class Episode:
                 f"episode {self.id} is {self.status} with reward {self.reward};"
                 " a failed episode has none, every other has one"
             )
+
+    @property
+    def trained_reward(self) -> float | None:
+        """What training compares: the grader's reward less the gate's penalty."""
+        return None if self.reward is None else self.reward - self.penalty
 
     @property
     def valid_calls(self) -> float | None:
@@ -120,14 +137,19 @@ async def play(
     tool or a grader included, is a failed episode with its error.
     """
     started = perf_counter()
+    seat = None if config.gate is None else GateSeat(config.gate, id)
     refuse_missing_grades()
     http = httpx.AsyncClient(
         transport=transport, base_url=base_url, trust_env=False, timeout=timeout_s
     )
     try:
         async with http:
-            agent = LabAgent(config.model_copy(update={"model_client": ChatClient(http)}))
-            job = await task.run(agent, runtime=runtime, rollout_timeout=timeout_s)
+            update = {"model_client": ChatClient(http), "seat": seat}
+            agent = LabAgent(config.model_copy(update=update))
+            async with waiting(
+                f"the whole episode, of which HUD keeps the limit of {timeout_s:g} s"
+            ):
+                job = await task.run(agent, runtime=runtime, rollout_timeout=timeout_s)
     except asyncio.CancelledError:
         this = asyncio.current_task()
         if this is None or this.cancelling():
@@ -135,7 +157,27 @@ async def play(
         seconds = perf_counter() - started
         return _cancelled_inside(task, turns(), id=id, group=group, seconds=seconds)
     run = _only_run(job)
-    return _episode(run, task, turns(), id=id, group=group, seconds=perf_counter() - started)
+    progressed()
+    seconds = perf_counter() - started
+    episode = _episode(run, task, turns(), id=id, group=group, seconds=seconds)
+    return episode if seat is None else _at_the_gate(episode, seat)
+
+
+def _at_the_gate(episode: Episode, seat: GateSeat) -> Episode:
+    """The episode with what its gate decided, and without what was typed in secret."""
+    episode = replace(episode, **seat.record())
+    return replace(
+        episode,
+        actions=tuple(
+            replace(
+                action,
+                arguments=redact(action.arguments, episode.secrets),
+                text=redact(action.text, episode.secrets),
+                thought=redact(action.thought, episode.secrets),
+            )
+            for action in episode.actions
+        ),
+    )
 
 
 def _cancelled_inside(
@@ -283,24 +325,30 @@ def _screenshots(run: Run) -> tuple[bytes, ...]:
 
 
 async def play_slots(
-    plans: list[Callable[[int], Any]], *, concurrency: int, leave: Callable[[int], None]
-) -> list[Any]:
+    plans: Sequence[P],
+    play_one: Callable[[P, int], Awaitable[R]],
+    *,
+    concurrency: int,
+    leave: Callable[[int], None] = lambda k: None,
+) -> list[R]:
     """Play plans over `concurrency` slots: slot k plays plans k, k + concurrency, ... in turn.
+
+    `play_one` is given a plan and the number of its slot; results stand in the order of the plans.
 
     Which slot plays what never depends on time, so the engine's rounds, and with them every token,
     are the same in each run. `leave(k)` tells the engine that slot k asks no more, also when its
     last episode failed: a round that waits for a dead slot would wait forever.
     """
-    results: list[Any] = [None] * len(plans)
+    results: dict[int, R] = {}
 
     async def slot(k: int) -> None:
         try:
             for index in range(k, len(plans), concurrency):
-                results[index] = await plans[index](k)
+                results[index] = await play_one(plans[index], k)
         finally:
             leave(k)
 
     async with asyncio.TaskGroup() as group:
         for k in range(min(concurrency, len(plans))):
             group.create_task(slot(k))
-    return results
+    return [results[index] for index in range(len(plans))]

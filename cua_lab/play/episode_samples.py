@@ -47,7 +47,7 @@ def episode_samples(
         ]
 
     reason = unusable(episode, max_tokens)
-    if reason or episode.reward is None:
+    if reason or episode.trained_reward is None:
         return write_off(reason)
     try:
         sequences = stitch(episode.turns, codec, after_rewrite=after_rewrite, max_tokens=max_tokens)
@@ -59,7 +59,7 @@ def episode_samples(
         return samples_of(
             sequences,
             episode_images(episode.screenshots, patchifier, merge=merge),
-            reward=episode.reward,
+            reward=episode.trained_reward,
             group=episode.group,
             episode=episode.id,
             status=episode.status,

@@ -21,7 +21,9 @@ from cua_lab.play.worker import Plan
 from cua_lab.serving.continuation import ExactContinuation, continuation_of
 from cua_lab.serving.loopback import open_transport
 from cua_lab.serving.outside import OutsideEngine
+from cua_lab.serving.retrying import RetryTransport
 from cua_lab.serving.shim import ShimTransport
+from cua_lab.waiting import labelled
 
 if TYPE_CHECKING:
     from cua_lab.play.agent import LabAgentConfig
@@ -39,6 +41,8 @@ class UrlWorker:
     timeout_s: float = 120.0
     """Of one episode, grading included."""
     on_episode: Callable[[Episode], None] | None = None
+    retries: int = 3
+    """Of a request that brought no answer."""
     exact: bool = False
     """Whether later turns send the ids on record; sglang only."""
     _continuation: ExactContinuation | None = field(init=False, repr=False)
@@ -69,34 +73,27 @@ class UrlWorker:
         self, plans: Sequence[Plan], player: Callable[[Plan], ScriptedPolicy]
     ) -> list[Episode]:
         """A function plays instead of a model."""
-        return await self._in_slots(
-            plans, lambda plan: self._one(plan, ScriptedTransport(player(plan)), tuple)
+        return await play_slots(
+            plans,
+            lambda plan, _: self._one(plan, ScriptedTransport(player(plan)), tuple),
+            concurrency=self.concurrency,
         )
 
     async def _play_all(
         self, plans: Sequence[Plan], screens: Callable[[Plan], Screens] | None
     ) -> list[Episode]:
-        def seated(plan: Plan) -> Any:
+        async def play_one(plan: Plan, k: int) -> Episode:
             shim = self._shim(plan)
             transport = OtherScreens(shim, screens(plan)) if screens else shim
-            return self._one(plan, transport, lambda: tuple(shim.turns))
+            with labelled(f"slot {k}, episode {plan.id}"):
+                return await self._one(plan, transport, lambda: tuple(shim.turns))
 
-        return await self._in_slots(plans, seated)
-
-    async def _in_slots(
-        self, plans: Sequence[Plan], seated: Callable[[Plan], Any]
-    ) -> list[Episode]:
-        def run(plan: Plan) -> Callable[[int], Any]:
-            return lambda _: seated(plan)
-
-        return await play_slots(
-            [run(plan) for plan in plans], concurrency=self.concurrency, leave=lambda k: None
-        )
+        return await play_slots(plans, play_one, concurrency=self.concurrency)
 
     def _shim(self, plan: Plan) -> ShimTransport:
         policy = self.engine.policy
         return ShimTransport(
-            open_transport(self.engine.url),
+            RetryTransport(open_transport(self.engine.url), self.retries),
             dialect=self.engine.dialect,
             seed=plan.seed,
             vocab_size=policy.vocab_size,

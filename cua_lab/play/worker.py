@@ -21,6 +21,7 @@ from cua_lab.play.scripted import ScriptedPolicy, ScriptedTransport
 from cua_lab.serving.continuation import ExactContinuation, continuation_of
 from cua_lab.serving.server import create_app
 from cua_lab.serving.shim import ShimTransport
+from cua_lab.waiting import labelled, telling
 
 if TYPE_CHECKING:
     from hud.eval import Task
@@ -75,42 +76,38 @@ class Worker:
             min(self.concurrency, len(plans)), limit_s=self.timeout_s * PATIENCE
         )
 
-        def seated(plan: Plan) -> Callable[[int], Any]:
-            async def run(k: int) -> Episode:
-                shim = ShimTransport(
-                    httpx.ASGITransport(self._app),
-                    dialect="sglang",
-                    slot=slots[k],
-                    seed=plan.seed,
-                    vocab_size=self.engine.policy.vocab_size,
-                    stop_ids=frozenset(self.engine.policy.stop_ids),
-                    exact=self._continuation,
-                )
-                transport = OtherScreens(shim, screens(plan)) if screens else shim
+        async def play_one(plan: Plan, k: int) -> Episode:
+            shim = ShimTransport(
+                httpx.ASGITransport(self._app),
+                dialect="sglang",
+                slot=slots[k],
+                seed=plan.seed,
+                vocab_size=self.engine.policy.vocab_size,
+                stop_ids=frozenset(self.engine.policy.stop_ids),
+                exact=self._continuation,
+            )
+            transport = OtherScreens(shim, screens(plan)) if screens else shim
+            with labelled(f"slot {slots[k]}, episode {plan.id}"):
                 return await self._one(plan, transport, lambda: tuple(shim.turns))
 
-            return run
-
-        return await play_slots(
-            [seated(plan) for plan in plans],
-            concurrency=len(slots),
-            leave=lambda k: self.engine.close_slot(slots[k]),
-        )
+        with telling(self.engine.told):
+            return await play_slots(
+                plans,
+                play_one,
+                concurrency=len(slots),
+                leave=lambda k: self.engine.close_slot(slots[k]),
+            )
 
     async def play_scripted(
         self, plans: Sequence[Plan], player: Callable[[Plan], ScriptedPolicy]
     ) -> list[Episode]:
         """A function plays instead of a model."""
 
-        def seated(plan: Plan) -> Callable[[int], Any]:
-            async def run(_: int) -> Episode:
+        async def play_one(plan: Plan, _: int) -> Episode:
+            with labelled(f"episode {plan.id}"):
                 return await self._one(plan, ScriptedTransport(player(plan)), tuple)
 
-            return run
-
-        return await play_slots(
-            [seated(plan) for plan in plans], concurrency=self.concurrency, leave=lambda k: None
-        )
+        return await play_slots(plans, play_one, concurrency=self.concurrency)
 
     async def _one(
         self, plan: Plan, transport: httpx.AsyncBaseTransport, turns: Callable[[], Any]

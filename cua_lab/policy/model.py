@@ -16,30 +16,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from cua_lab.policy.protocols import Network, Tokenizer
+from cua_lab.policy.shape import Shape
 
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The size of a small Qwen3-VL and how its weights start."""
-
-    hidden: int
-    layers: int
-    vision_hidden: int
-    heads: int = 4
-    """Of the text model; the vision tower has four."""
-    mlp_ratio: int = 4
-    vision_depth: int = 2
-    deepstack: tuple[int, ...] = (0,)
-    """Vision blocks whose features join the first text layers."""
-    grid_side: int = 8
-    """Side of the learned grid of vision positions: one row per 16 px of a 128 px screen."""
-    rope_theta: float = 100.0
-    """Episodes are short: Qwen's 5e6 leaves most rotary pairs still over 200 tokens."""
-    init_std: float = 0.08
-    patch_std: float = 0.01
-    position_std: float = 0.5
-    """Strong positions from the start are what lets clicks find their place."""
-
+EQUAL = "_cua_lab_equal_lengths"
 
 SHAPES = {
     "smoke": Shape(hidden=64, layers=2, vision_hidden=32),
@@ -156,13 +135,12 @@ class BatchedVisionAttention:
         position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
         **kwargs: Any,
     ) -> torch.Tensor:
-        lengths = cu_seqlens.diff()
-        if position_embeddings is None or not bool((lengths == lengths[0]).all()):
+        count, length = _equal_lengths(cu_seqlens)
+        if position_embeddings is None or not length:
             whole: torch.Tensor = super().forward(  # type: ignore[misc]
                 hidden_states, cu_seqlens, position_embeddings=position_embeddings, **kwargs
             )
             return whole
-        count, length = len(lengths), int(lengths[0])
         qkv = self.qkv(hidden_states).view(count, length, 3, self.num_heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (images, heads, patches, head_dim)
         cos, sin = (part.view(count, 1, length, -1) for part in position_embeddings)
@@ -171,6 +149,20 @@ class BatchedVisionAttention:
         mixed = F.scaled_dot_product_attention(q, k, v, scale=self.scaling)
         out: torch.Tensor = self.proj(mixed.transpose(1, 2).reshape(count * length, -1))
         return out
+
+
+def _equal_lengths(cu_seqlens: torch.Tensor) -> tuple[int, int]:
+    """How many images, and the patches of each: 0 where they differ.
+
+    Kept on the tensor, which all blocks of a tower are given: on a GPU reading it waits for all
+    that was asked before.
+    """
+    known: tuple[int, int] | None = getattr(cu_seqlens, EQUAL, None)
+    if known is None:
+        lengths = cu_seqlens.diff().tolist()
+        known = len(lengths), lengths[0] if len(set(lengths)) == 1 else 0
+        setattr(cu_seqlens, EQUAL, known)
+    return known
 
 
 def _rotate_half(x: torch.Tensor) -> torch.Tensor:

@@ -2,21 +2,22 @@
 
 Saved and loaded as a plain Hugging Face checkpoint folder: any Qwen3-VL or Qwen2.5-VL folder
 loads, and what is saved here loads with transformers alone. Invariant: `forbidden_ids` is the one
-list of ids that the policy cannot say, used by whoever samples and whoever scores.
+list of ids that the policy cannot say, used in sampling and in scoring.
 """
 
 from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cua_lab.errors import LabError
-from cua_lab.policy.model import Shape, build_model, speed_up
+from cua_lab.policy.model import build_model, speed_up
 from cua_lab.policy.protocols import Network, Tokenizer
+from cua_lab.policy.shape import Shape
 from cua_lab.policy.tokenizer import Corpus, load_tokenizer, token_ids, train_tokenizer
 from cua_lab.policy.vision import Vision, build_processor
 from cua_lab.policy.weight_files import weight_files
@@ -75,17 +76,19 @@ class Policy:
     def parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters())
 
-    def save(self, path: str | Path) -> Path:
+    def save(self, path: str | Path, *, weights: Mapping[str, Any] | None = None) -> Path:
         """Write config, safetensors, tokenizer, template and preprocessor to a folder.
 
-        Refused while adapters are attached: their layers would be saved under names that no engine
-        knows, and load as random numbers.
+        `weights`: tensors by name in place of the network's own. Without them it is refused while
+        adapters are attached: their layers would be saved under names that no engine knows, and
+        load as random numbers.
         """
-        refuse_adapters(self.model, "loads the folder")
+        if weights is None:
+            refuse_adapters(self.model, "loads the folder")
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
         with quiet():
-            self.model.save_pretrained(folder)
+            self.model.save_pretrained(folder, state_dict=weights)
         share_like(folder / "config.json", weight_files(folder))
         self.tokenizer.save_pretrained(folder)
         self.vision.processor.save_pretrained(folder)

@@ -8,14 +8,19 @@ distribution that was sampled from, log_softmax(logits / T) with the forbidden i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch.utils.checkpoint import checkpoint
 
-from cua_lab.policy.model import encode_images
+from cua_lab.policy.model import ImageFeatures, encode_images
 from cua_lab.policy.policy import Policy
 from cua_lab.policy.positions import mrope_positions
+from cua_lab.policy.text_forward import states_at, writes_out
+
+HEAD_BYTES = 256 * 2**20
+"""Of float32 logits at a time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,19 +114,57 @@ def _distinct_images(
     return np.concatenate(pixels), np.stack(grids), tuple(index)
 
 
+def on_device(batch: Batch, device: torch.device | str) -> Batch:
+    """The batch's tensors moved; the same batch where they are there already.
+
+    To a GPU they go through pinned memory, so that the copy does not hold up the caller.
+    """
+    device = torch.device(device)
+    if batch.ids.device == device:
+        return batch
+    return replace(
+        batch,
+        ids=moved(batch.ids, device),
+        positions=moved(batch.positions, device),
+        pixels=moved(batch.pixels, device),
+        grids=moved(batch.grids, device),
+    )
+
+
+def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor on a device, without waiting for the copy where it can be helped."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
 def hidden_states(policy: Policy, batch: Batch) -> torch.Tensor:
-    """The last layer's states, (B, T, H): the head is left to whoever needs which positions."""
-    images = None
-    if batch.image_index:
-        features = encode_images(policy.model, batch.pixels, batch.grids)
-        images = features.select(batch.image_index).for_model()
+    """The last layer's states, (B, T, H): the caller applies the head where it needs it."""
+    batch = on_device(batch, policy.model.device)
+    images = _image_features(policy, batch)
     last: torch.Tensor = policy.model.model(
         input_ids=batch.ids,
         position_ids=batch.positions,
-        mm_encoder_outputs=images,
+        mm_encoder_outputs=None if images is None else images.for_model(),
         use_cache=False,
     ).last_hidden_state
     return last
+
+
+def _image_features(policy: Policy, batch: Batch) -> ImageFeatures | None:
+    if not batch.image_index:
+        return None
+    return encode_images(policy.model, batch.pixels, batch.grids).select(batch.image_index)
+
+
+def _states_before(policy: Policy, batch: Batch, where: torch.Tensor) -> torch.Tensor:
+    """The states (N, H) that the tokens at `where` (B, T) are predicted from."""
+    before = torch.zeros_like(where)
+    before[:, :-1] = where[:, 1:]
+    if not writes_out(policy.model):
+        return hidden_states(policy, batch)[before]
+    images = _image_features(policy, batch)
+    return states_at(policy.model, batch.ids, batch.positions, before, images)
 
 
 def policy_forward(policy: Policy, batch: Batch) -> torch.Tensor:
@@ -143,21 +186,54 @@ def masked_logits(
 def score(policy: Policy, batch: Batch, where: torch.Tensor, *, temperature: float = 1.0) -> Scores:
     """Log-probability and entropy of the tokens at `where` (B, T) bool; the rest is NaN.
 
-    The head runs on those positions only: answers are a fifth of an episode's tokens.
+    The head runs on those positions only: answers are a fifth of an episode's tokens. The batch may
+    lie on the CPU; the scores are where the network is.
     """
     if bool(where[:, 0].any()):
         raise ValueError("token 0 of a sequence has no prediction; `where` must be False there")
-    states = hidden_states(policy, batch)[:, :-1][where[:, 1:]]  # (N, H)
+    batch = on_device(batch, policy.model.device)
+    where = moved(where, batch.ids.device)
+    states = _states_before(policy, batch, where)  # (N, H)
+    chosen, entropy = _head(policy, states, batch.ids[where], temperature)
+    return Scores(logprobs=_spread(chosen, where), entropy=_spread(entropy, where))
+
+
+def _head(
+    policy: Policy, states: torch.Tensor, ids: torch.Tensor, temperature: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities and entropies (N,), with at most `HEAD_BYTES` of logits at a time.
+
+    1600 answers' tokens of a vocabulary of 151,936 are 1 GB of logits, and four times that with
+    their gradient: in parts, of which each is computed again in the backward pass, they are not.
+    """
+    rows = max(1, HEAD_BYTES // (4 * policy.vocab_size))
+    if len(states) <= rows:
+        return _from_states(policy, states, ids, temperature)
+    parts = []
+    for first in range(0, len(states), rows):
+        part = policy, states[first : first + rows], ids[first : first + rows], temperature
+        parts.append(
+            checkpoint(_from_states, *part, use_reentrant=False)
+            if states.requires_grad
+            else _from_states(*part)
+        )
+    chosen, entropy = zip(*parts, strict=True)
+    return torch.cat(chosen), torch.cat(entropy)
+
+
+def _from_states(
+    policy: Policy, states: torch.Tensor, ids: torch.Tensor, temperature: float
+) -> tuple[torch.Tensor, torch.Tensor]:
     logits = masked_logits(
         policy.model.lm_head(states),
         temperature=temperature,
         forbidden_ids=policy.forbidden_ids,
     )
     logprobs = torch.log_softmax(logits, dim=-1)  # (N, V)
-    chosen = logprobs.gather(-1, batch.ids[where][:, None])[:, 0]  # (N,)
+    chosen = logprobs.gather(-1, ids[:, None])[:, 0]  # (N,)
     with torch.no_grad():
         entropy = -(logprobs.exp() * logprobs.clamp(min=-1e9)).sum(-1)  # (N,); 0 * -inf is NaN
-    return Scores(logprobs=_spread(chosen, where), entropy=_spread(entropy, where))
+    return chosen, entropy
 
 
 def _spread(values: torch.Tensor, where: torch.Tensor) -> torch.Tensor:

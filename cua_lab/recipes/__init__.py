@@ -16,12 +16,14 @@ from cua_lab.recipes.settings import (
     TaskSettings,
     ToolSettings,
 )
+from cua_lab.recipes.trainer_settings import LoraSettings, TrainerSettings
 
 __all__ = [
     "AgentSettings",
     "EngineSettings",
     "EvalSettings",
     "GrpoSettings",
+    "LoraSettings",
     "PolicySettings",
     "Recipe",
     "RunSettings",
@@ -29,6 +31,7 @@ __all__ = [
     "Stage",
     "TaskSettings",
     "ToolSettings",
+    "TrainerSettings",
     "dump_recipe",
     "load_recipe",
     "parse_recipe",

@@ -20,7 +20,8 @@ import yaml
 
 from cua_lab.errors import LabError
 from cua_lab.files import read_text
-from cua_lab.recipes.settings import Range, Recipe, Stage
+from cua_lab.ranges import Range
+from cua_lab.recipes.settings import Recipe, Stage
 from cua_lab.recipes.source import Override, Places, Source, join, read_yaml
 
 FOLDER = Path(__file__).parent
@@ -113,7 +114,8 @@ def dump_recipe(recipe: Recipe) -> str:
 def to_tree(value: Any) -> Any:
     """Dataclasses as mappings, tuples as lists: what YAML and JSON can hold."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_tree(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = (f for f in dataclasses.fields(value) if f.init)
+        return {f.name: to_tree(getattr(value, f.name)) for f in fields}
     if isinstance(value, Mapping):
         return {key: to_tree(item) for key, item in value.items()}
     return [to_tree(item) for item in value] if isinstance(value, tuple) else value
@@ -170,12 +172,14 @@ def _build(cls: Any, tree: Any, path: str, source: Source) -> Any:
     if not isinstance(tree, dict):
         raise source.error(path, f"{path} is {tree!r}; it is a section with keys of its own")
     hints = get_type_hints(cls, include_extras=True)
-    fields = {field.name: field for field in dataclasses.fields(cls)}
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     for key in tree:
         if key not in fields:
             raise source.error(join(path, key), _unknown(key, path, fields))
     values = {
-        key: _convert(value, hints[key], join(path, key), source) for key, value in tree.items()
+        key: _convert(value, hints[key], join(path, key), source)
+        for key, value in tree.items()
+        if value is not None or fields[key].metadata.get("null") != "default"
     }
     for key, field in fields.items():
         required = field.default is dataclasses.MISSING
@@ -183,7 +187,7 @@ def _build(cls: Any, tree: Any, path: str, source: Source) -> Any:
             raise source.error(path, f"{join(path, key)} is missing and has no default")
     try:
         return cls(**values)
-    except ValueError as error:
+    except (ValueError, LabError) as error:
         raise source.error(path, f"{path or 'the recipe'}: {error}") from error
 
 

@@ -1,43 +1,24 @@
 """Every number a run can be given, with its default and its allowed range.
 
 Data model: `Recipe` = how to run and to serve, plus stages; a `Stage` trains one policy on one
-task: `policy`, `tasks`, `tool`, `agent`, `sft`, `grpo`, `eval`. Invariant: this module is the only
-place of a default, and it imports nothing heavy; YAML files hold what differs, and why.
+task: `policy`, `tasks`, `tool`, `agent`, `sft`, `grpo`, `trainer`, `eval`. Invariant: a default
+stands here, in `trainer_settings`, or in the class of a lower room that a section extends
+(`policy.shape`, `computer.config`), and nothing heavy is imported; YAML files hold what differs,
+and why.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-if TYPE_CHECKING:
-    from cua_lab.computer.config import ToolConfig
-    from cua_lab.policy.model import Shape
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Allowed numbers, ends included."""
-
-    low: float = -math.inf
-    high: float = math.inf
-
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high
-
-    def __str__(self) -> str:
-        if math.isinf(self.high):
-            return f"of at least {self.low:g}"
-        return f"from {self.low:g} to {self.high:g}"
-
-
-Count = Annotated[int, Range(1)]
-Natural = Annotated[int, Range(0)]
-Share = Annotated[float, Range(0, 1)]
-Rate = Annotated[float, Range(0, 0.1)]
-NonNegative = Annotated[float, Range(0)]
+from cua_lab.computer.config import ToolConfig
+from cua_lab.computer.coordinates import Space
+from cua_lab.computer.settling import NoSettle, QuietFramebuffer, Settle
+from cua_lab.policy.shape import Shape
+from cua_lab.ranges import Count, Natural, NonNegative, Range, Rate, Share
+from cua_lab.recipes.trainer_settings import TrainerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +36,9 @@ class RunSettings:
     stop_after_ungraded_steps: Count = 3
     """GRPO steps in a row without one graded episode after which the run stops and counts the
     causes; an evaluation without one stops it at once."""
+    watchdog_minutes: NonNegative = 10.0
+    """Without an episode or a step that ended, after so long a run says what each of its episodes
+    waits for, as it does at once on `kill -USR1`; 0 says nothing by itself."""
     parallel_stages: Count | None = None
     """Stages at once, each in a process, with the same results: half the time for two of them on
     two cores. `None`: as many as there are cores for their threads; one with a server outside."""
@@ -79,6 +63,9 @@ class EngineSettings:
     """Requests decoded together."""
     cache_mib: Count = 256
     """Of prefixes kept between the turns of a conversation; embedded."""
+    retries: Natural = 3
+    """How often a request that brought no answer (no connection, 429, 502, 503, 504) is sent again,
+    after 0.5, 1, 2, ... s; the same seed draws the same tokens. vllm and sglang."""
 
     def __post_init__(self) -> None:
         outside = {"url": self.url, "model": self.model, "flags": self.flags or None}
@@ -92,39 +79,11 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicySettings:
+class PolicySettings(Shape):
     """The network: a checkpoint folder, or the shape of a new small Qwen3-VL."""
 
     checkpoint: str | None = None
-    """Start from this folder; the shape below is then not used."""
-    hidden: Count = 96
-    layers: Count = 3
-    heads: Count = 4
-    """Of the text model; vLLM on a CPU needs hidden / heads of at least 32."""
-    vision_hidden: Count = 64
-    vision_depth: Count = 2
-    grid_side: Count = 8
-    """Side of the grid of vision positions: screen pixels / 16."""
-    init_std: Annotated[float, Range(1e-3, 1)] = 0.08
-    patch_std: Annotated[float, Range(1e-3, 1)] = 0.01
-    """How loud pixels are at first: pages of white, grey and thin lines differ from each other a
-    third as much as screens with red buttons, and want 0.05."""
-
-    def shape(self) -> Shape:
-        """The same as the policy room's dataclass."""
-        # Here and below: a recipe is checked in .2 s, before torch is imported.
-        from cua_lab.policy.model import Shape
-
-        return Shape(
-            hidden=self.hidden,
-            layers=self.layers,
-            heads=self.heads,
-            vision_hidden=self.vision_hidden,
-            vision_depth=self.vision_depth,
-            grid_side=self.grid_side,
-            init_std=self.init_std,
-            patch_std=self.patch_std,
-        )
+    """Start from this folder; the shape is then not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +131,10 @@ def _repeats(values: list[Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolSettings:
-    """The `computer` tool; the defaults are for the embedded desktop and the small policy."""
+class ToolSettings(ToolConfig):
+    """The `computer` tool, with defaults for the embedded desktop and the small policy."""
 
-    actions: tuple[str, ...] | None = None
-    """What is offered; `None` is all. The schema is in every prompt, so fewer are cheaper."""
-    screenshot_width: Count | None = None
-    """px; image tokens grow with its square. `None`: as wide as the desktop."""
-    coordinate_space: Literal["pixels", "0-1000", "0-1"] = "0-1000"
+    coordinate_space: Space = "0-1000"
     max_keys_per_call: Count = 20
     """Longer lists come back as a tool error."""
     pace_ms: Natural = 0
@@ -191,26 +146,18 @@ class ToolSettings:
     """At least this long after the action; more where many browsers share few cores."""
     at_most_ms: Natural = 1000
     """A page that never rests is shown after this."""
-    focus_click: bool = False
-    """Click once in the middle before the first key, and tell the policy: for pages that open
-    without the keyboard, such as hud-browser's. A click may hit something, so it is off."""
+    screen_timeout_s: Annotated[float, Range(0.1)] = 30.0
+    """A screen that sends no frame for this long, and none on a new connection, is dead: longer
+    than a machine that was put to sleep for a moment, or stopped, is away."""
+    settle: Settle = field(init=False)
+    """Made of the three."""
 
-    def config(self) -> ToolConfig:
-        """As the tool takes it."""
-        from cua_lab.computer.config import ACTIONS, ToolConfig
-        from cua_lab.computer.settling import NoSettle, QuietFramebuffer
-
-        return ToolConfig(
-            actions=self.actions or ACTIONS,
-            screenshot_width=self.screenshot_width,
-            coordinate_space=self.coordinate_space,
-            max_keys_per_call=self.max_keys_per_call,
-            pace_ms=self.pace_ms,
-            focus_click=self.focus_click,
-            settle=QuietFramebuffer(self.quiet_ms, self.react_ms, self.at_most_ms)
-            if self.quiet_ms
-            else NoSettle(),
-        )
+    def __post_init__(self) -> None:
+        settle: Settle = NoSettle()
+        if self.quiet_ms:
+            settle = QuietFramebuffer(self.quiet_ms, self.react_ms, self.at_most_ms)
+        object.__setattr__(self, "settle", settle)
+        ToolConfig.__post_init__(self)  # super() does not find its way in a class with slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +187,35 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SafetySettings:
+    """The gate in front of the policy's calls (`cua_lab.safety`); nobody is there to be asked, so
+    what a policy file would have confirmed is refused."""
+
+    policy: str | None = None
+    """`lab`, `miniwob`, `default`, or a file; `None` is no gate."""
+    risky_penalty: NonNegative = 0.0
+    """Off the reward for each call that the policy file does not simply allow. It is taken off
+    before rewards are compared within a group: what all members earn changes nothing, and with
+    `grpo.scale: std` any difference counts as the whole spread of an otherwise equal group."""
+    refused_penalty: NonNegative = 0.0
+    """On top, for each that was rejected or denied."""
+    audit: bool = True
+    """Whether every decision goes to `audit/STAGE.jsonl`; `cua-lab audit verify` checks it."""
+
+    def __post_init__(self) -> None:
+        if self.policy is None and (self.risky_penalty or self.refused_penalty):
+            raise ValueError("a penalty needs a policy that says what is risky: set safety.policy")
+
+
+@dataclass(frozen=True, slots=True)
 class SftSettings:
     """The warm-up on demonstrations."""
 
     demonstrations: Count = 1000
     """Scripted episodes."""
-    steps: Count = 400
+    steps: Natural = 400
+    """0: none, for a checkpoint that knows its tool already. It trains every weight, in float32 on
+    one process, whatever `trainer` says of GRPO."""
     batch: Count = 32
     """Demonstrations a step."""
     lr: Rate = 1.5e-3
@@ -267,6 +237,9 @@ class SftSettings:
     """Of the hidden matrices, with `optimizer: muon`; it warms up and cools down as `lr` does."""
     player: dict[str, Any] = field(default_factory=dict)
     """Arguments of the scripted player, such as its noise."""
+    trajectories: str | None = None
+    """JSONL of conversations to learn from instead of a scripted player, for envs that bring none;
+    `cua_lab.demonstrators.trajectories` says what a line holds."""
     think: str | None = None
     """What the player says before each call, by name: `pair` for 2048-near-win. None: it only
     acts."""
@@ -312,6 +285,10 @@ class GrpoSettings:
     """Above 0 a frozen copy of the starting policy is kept and scored."""
     tis_cap: Annotated[float, Range(1)] | None = None
     """Truncated importance sampling against the engine's log-probabilities."""
+    ahead: Annotated[int, Range(0, 1)] = 0
+    """1: the next step's episodes are played while this one trains, so they come from weights one
+    step old: up to twice as fast where playing and training take turns, on samples that `tis_cap`
+    has to correct. A resumed run's first step is not ahead, so its bits differ."""
     tokens_per_microbatch: Count = 8192
     """Padded tokens in one forward pass. For 64 games of the laptop recipe: 1.5 GB at 8192, 2.1 GB
     at 16384, and no faster."""
@@ -326,6 +303,11 @@ class GrpoSettings:
             )
         if self.kl == "none" and self.kl_coef > 0:
             raise ValueError(f'kl_coef is {self.kl_coef} but kl is "none"; choose k1, k2 or k3')
+        if self.ahead and self.tis_cap is None:
+            raise ValueError(
+                "ahead is 1, so samples are a step old, but tis_cap is not set: their share of the"
+                " gradient would be wrong; 2 is usual"
+            )
         if self.beta1 == 1 or self.beta2 == 1:
             raise ValueError("beta1 and beta2 must be below 1")
 
@@ -352,8 +334,10 @@ class Stage:
     policy: PolicySettings = field(default_factory=PolicySettings)
     tool: ToolSettings = field(default_factory=ToolSettings)
     agent: AgentSettings = field(default_factory=AgentSettings)
+    safety: SafetySettings = field(default_factory=SafetySettings)
     sft: SftSettings = field(default_factory=SftSettings)
     grpo: GrpoSettings = field(default_factory=GrpoSettings)
+    trainer: TrainerSettings = field(default_factory=TrainerSettings)
     eval: EvalSettings = field(default_factory=EvalSettings)
 
     def __post_init__(self) -> None:

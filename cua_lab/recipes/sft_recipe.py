@@ -17,16 +17,11 @@ import yaml
 
 from cua_lab.errors import LabError
 from cua_lab.files import read_text
+from cua_lab.ranges import Count, Natural, Range, Rate, Share
 from cua_lab.recipes.loader import FOLDER, build_settings, recipe_file, to_tree
-from cua_lab.recipes.settings import (
-    Count,
-    Natural,
-    PolicySettings,
-    Range,
-    Rate,
-    Share,
-)
+from cua_lab.recipes.settings import PolicySettings
 from cua_lab.recipes.source import Override, Places, read_yaml
+from cua_lab.recipes.trainer_settings import LoraSettings
 
 PREFIX = "sft-"
 
@@ -80,28 +75,6 @@ class DataSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class LoraSettings:
-    """Low-rank adapters, by `peft`."""
-
-    r: Count = 16
-    alpha: Count = 32
-    """The update is scaled by alpha / r."""
-    dropout: Annotated[float, Range(0, 0.9)] = 0.0
-    targets: tuple[str, ...] = (
-        "q_proj",
-        "k_proj",
-        "v_proj",
-        "o_proj",
-        "gate_proj",
-        "up_proj",
-        "down_proj",
-    )
-    """Names of linear layers."""
-    vision: bool = False
-    """Whether those of the vision tower are among them."""
-
-
-@dataclass(frozen=True, slots=True)
 class TrainSettings:
     """The optimizer."""
 
@@ -135,7 +108,7 @@ class TrainSettings:
 
 @dataclass(frozen=True, slots=True)
 class WandbSettings:
-    """Weights & Biases; its package is installed by whoever wants it."""
+    """Weights & Biases; its package is not installed with the lab."""
 
     project: str
     entity: str | None = None

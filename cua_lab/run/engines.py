@@ -52,7 +52,8 @@ def open_engine(setup: StageContext, policy: Policy, pushes: Path) -> tuple[AnyE
         keep=settings.keep_pushes,
     )
     try:
-        return outside, UrlWorker(outside, setup.config, setup.runtime, **shared)
+        retries = settings.retries
+        return outside, UrlWorker(outside, setup.config, setup.runtime, retries=retries, **shared)
     except BaseException:
         outside.close()
         raise

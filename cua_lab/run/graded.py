@@ -6,17 +6,15 @@ once, since before and after stand on it alone.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cua_lab.errors import LabError
+from cua_lab.play.causes import causes_of
 from cua_lab.play.episode import Episode
 
 SHOWN = 3
 """Causes that the message gives."""
-_NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 
 
 @dataclass(slots=True)
@@ -44,18 +42,8 @@ def check_graded(episodes: Sequence[Episode], what: str) -> None:
         raise LabError(_nothing_graded(episodes, what))
 
 
-def causes_of(episodes: Iterable[Episode]) -> list[tuple[int, str]]:
-    """(how often, an example) of each cause, the most frequent first; numbers make no new cause."""
-    errors = [episode.error or "no reason given" for episode in episodes]
-    examples: dict[str, str] = {}
-    for error in errors:
-        examples.setdefault(_NUMBERS.sub("#", error), error)
-    counts = Counter(_NUMBERS.sub("#", error) for error in errors)
-    return [(count, " ".join(examples[kind].split())[:200]) for kind, count in counts.most_common()]
-
-
 def _nothing_graded(episodes: Sequence[Episode], what: str) -> str:
-    causes = causes_of(episodes)
+    causes = causes_of(episode.error for episode in episodes)
     shown = "; ".join(f"{count} times: {cause}" for count, cause in causes[:SHOWN])
     more = f"; and {len(causes) - SHOWN} other causes" if len(causes) > SHOWN else ""
     return (

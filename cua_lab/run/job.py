@@ -27,23 +27,29 @@ from cua_lab.run.recovery import is_finished, recover
 from cua_lab.run.stage import StageRun
 from cua_lab.run.stage_context import StageContext, build_stage, demonstrator_of
 from cua_lab.run.stage_processes import StageProcesses, clear_stage
+from cua_lab.run.trainers import check_launch, dismiss
+from cua_lab.training.ranks import ALONE, Ranks
 from cua_lab.viz.report import write_report
+from cua_lab.waiting import telling
+from cua_lab.watchdog import watchdog
 
 PACKAGES = ("cua-lab", "hud", "torch", "transformers", "tokenizers", "numpy", "asyncvnc")
 
 
-async def run_recipe(recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
-    """Run or go on with a recipe; returns the summary that it wrote."""
+async def run_recipe(recipe: Recipe, folder: RunFolder, *, ranks: Ranks = ALONE) -> dict[str, Any]:
+    """Run or go on with a recipe, on rank 0; returns the summary that it wrote."""
     import torch
 
     torch.set_num_threads(recipe.run.threads)
+    check_launch(recipe, ranks)
     setups = [build_stage(recipe, stage) for stage in recipe.stages]  # all mistakes before any work
     for setup in setups:
         demonstrator_of(setup)
-    with folder.begin() as held:
+    with folder.begin() as held, watchdog(recipe.run.watchdog_minutes):
         progress = recover(recipe, held)
         held.write("config.yaml", dump_recipe(recipe))
-        await _play(recipe, setups, held, progress)
+        await _play(recipe, setups, held, progress, ranks)
+        dismiss(ranks)
         summary = summarise(recipe, progress)
         held.write_json("summary.json", summary)
         write_report(held.path)
@@ -51,12 +57,16 @@ async def run_recipe(recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
 
 
 async def _play(
-    recipe: Recipe, setups: Sequence[StageContext], folder: RunFolder, progress: Progress
+    recipe: Recipe,
+    setups: Sequence[StageContext],
+    folder: RunFolder,
+    progress: Progress,
+    ranks: Ranks,
 ) -> None:
     """What is left of each stage; however it ends, the time that it took is added."""
     started, earlier = perf_counter(), progress.seconds
     try:
-        await _play_stages(recipe, setups, folder, progress)
+        await _play_stages(recipe, setups, folder, progress, ranks)
     except BaseException:
         with suppress(OSError):  # the disk may be full: what is said is why the run ended
             progress.save_seconds(folder, earlier + perf_counter() - started)
@@ -66,7 +76,11 @@ async def _play(
 
 
 async def _play_stages(
-    recipe: Recipe, setups: Sequence[StageContext], folder: RunFolder, progress: Progress
+    recipe: Recipe,
+    setups: Sequence[StageContext],
+    folder: RunFolder,
+    progress: Progress,
+    ranks: Ranks,
 ) -> None:
     """Each stage in its turn: played here, or taken over from the process that plays it."""
     left = [setup for setup in setups if not is_finished(setup.stage, progress)]
@@ -74,17 +88,19 @@ async def _play_stages(
         if setup not in left:
             clear_stage(folder, setup.stage.name)
     not_begun = [s.stage.name for s in left if not progress.stage(s.stage.name).warm]
-    with StageProcesses(recipe, folder, not_begun) as beside:
+    with StageProcesses(recipe, folder, not_begun) as beside, telling(beside.told):
         for setup in left:
             name = setup.stage.name
             if beside.apart(name):
                 await beside.take_over(name, progress)
             else:
-                await beside.play_here(name, partial(_play_here, setup, folder, progress))
+                await beside.play_here(name, partial(_play_here, setup, folder, progress, ranks))
 
 
-async def _play_here(setup: StageContext, folder: RunFolder, progress: Progress) -> None:
-    run = StageRun.open(setup, folder, progress)
+async def _play_here(
+    setup: StageContext, folder: RunFolder, progress: Progress, ranks: Ranks
+) -> None:
+    run = StageRun.open(setup, folder, progress, ranks)
     with objects_set_aside():
         await run.run()
 
@@ -104,6 +120,7 @@ def summarise(recipe: Recipe, progress: Progress) -> dict[str, Any]:
         "logprob_gap_max": tally.logprob_gap_max,
         "first_ratio_max_error": tally.first_ratio_max_error,
         "episodes": {name: tally.episodes.get(name, 0) for name in _STATUSES},
+        "failures": tally.causes,
         "divergences": {name: tally.divergences.get(name, 0) for name in _DIVERGENCES},
         "tokens": tally.tokens,
         "seconds": tally.seconds | {"total": progress.seconds},

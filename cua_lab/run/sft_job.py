@@ -3,7 +3,7 @@
     runs/<name>/config.yaml, metrics.jsonl, summary.json   as the main job leaves them
                 checkpoint/    to go on from
                 adapter/       with LoRA: the adapter alone, as `peft` loads it
-                model/         the export: a plain checkpoint folder, merged, with `asking.json`
+                model/         the export: a checkpoint folder, merged, with `prompt_format.json`
                 tensorboard/   where the recipe asks for it
 
 Invariant: `model/` is there exactly when the training has ended; a run that was stopped anywhere
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from cua_lab import files
 from cua_lab.computer.config import ACTIONS
-from cua_lab.dataset.prompt_format import PromptFormat, asking_of
+from cua_lab.dataset.prompt_format import PromptFormat, prompt_format_of
 from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT
 from cua_lab.policy.policy import build_policy, load_policy
 from cua_lab.policy.template import chat_template
@@ -41,8 +41,9 @@ from cua_lab.training.checkpoint import (
     remove_checkpoints,
     save_checkpoint,
 )
-from cua_lab.training.finetune import Finetune, precision_of
+from cua_lab.training.finetune import Finetune
 from cua_lab.training.lora import attach
+from cua_lab.training.precision import precision_of
 from cua_lab.training.sft_data import (
     ConversationReader,
     SftDataset,
@@ -72,9 +73,9 @@ def run_sft(
 
     torch.set_num_threads(recipe.model.threads)
     started = perf_counter()
-    trainer, asking, adapter = prepare(recipe, file, root=root)
+    trainer, prompt_format, adapter = prepare(recipe, file, root=root)
     with folder.begin() as held:
-        return _train(recipe, file, held, trainer, asking, adapter, started, on_step)
+        return _train(recipe, file, held, trainer, prompt_format, adapter, started, on_step)
 
 
 def _train(
@@ -82,7 +83,7 @@ def _train(
     file: Path,
     folder: RunFolder,
     trainer: Finetune,
-    asking: PromptFormat,
+    prompt_format: PromptFormat,
     adapter: Adapter | None,
     started: float,
     on_step: Callable[[SftMetrics], None] | None,
@@ -119,7 +120,7 @@ def _train(
         trackers.close()
     save_checkpoint(folder.checkpoints, trainer, keep=keep, weights=adapter)
     summary = _summary(recipe, trainer, file, perf_counter() - started)
-    export(trainer.policy, asking, folder.path, adapter, probe=trainer.probe)
+    export(trainer.policy, prompt_format, folder.path, adapter, probe=trainer.probe)
     folder.write_json("summary.json", summary)
     return summary
 
@@ -149,19 +150,19 @@ def prepare(
     """Everything a recipe names, checked: all mistakes before any work."""
     import torch
 
-    precision = precision_of(recipe.model)
+    precision = precision_of(recipe.model.device, recipe.model.precision, section="model")
     checkpoint = recipe.policy.checkpoint
     policy = None
     if checkpoint is not None:
         policy = load_policy(checkpoint, dtype=precision.stored(frozen=recipe.lora is not None))
         if recipe.model.chat_template == "lab":
             policy.tokenizer.chat_template = chat_template()
-    asking = _asking(policy, recipe.ask)
-    rows = read_training_rows(file, asking, space=recipe.data.space)
-    reader = ConversationReader(rows, asking, recipe.data, root or file.parent)
+    prompt_format = _prompt_format_for(policy, recipe.ask)
+    rows = read_training_rows(file, prompt_format, space=recipe.data.space)
+    reader = ConversationReader(rows, prompt_format, recipe.data, root or file.parent)
     if policy is None:
         policy = build_policy(
-            recipe.policy.shape(), corpus_of_rows(reader), seed=recipe.seed, name=recipe.name
+            recipe.policy, corpus_of_rows(reader), seed=recipe.seed, name=recipe.name
         )
     data = SftDataset(reader, policy)
     data.example(0)  # a template without tools, a missing screenshot
@@ -176,12 +177,12 @@ def prepare(
         held_out=range(max(0, len(rows) - recipe.data.held_out), len(rows)),
         gradient_checkpointing=recipe.model.gradient_checkpointing,
     )
-    return trainer, asking, adapter
+    return trainer, prompt_format, adapter
 
 
 def export(
     policy: Policy,
-    asking: PromptFormat,
+    prompt_format: PromptFormat,
     folder: Path,
     adapter: Adapter | None,
     *,
@@ -199,15 +200,15 @@ def export(
     policy.model.to("cpu")
     with files.writing_folder(folder / "model") as beside:
         policy.save(beside)
-        asking.save(beside)
+        prompt_format.save(beside)
     return folder / "model"
 
 
-def _asking(policy: Policy | None, settings: AskSettings) -> PromptFormat:
+def _prompt_format_for(policy: Policy | None, settings: AskSettings) -> PromptFormat:
     prompts = {"long": SYSTEM_PROMPT, "short": SHORT_SYSTEM_PROMPT, "none": None}
     system = prompts[settings.system]
     if policy is not None:
-        return asking_of(policy, system=system, actions=settings.actions)
+        return prompt_format_of(policy, system=system, actions=settings.actions)
     return PromptFormat(system=system, actions=settings.actions or ACTIONS)
 
 

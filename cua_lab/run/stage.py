@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cua_lab import files
-from cua_lab.dataset.prompt_format import asking_of
+from cua_lab.dataset.prompt_format import prompt_format_of
 from cua_lab.demonstrators import players_of
 from cua_lab.demonstrators.recorder import Recorder
 from cua_lab.play.ablation import blank, screens_of
@@ -43,19 +44,24 @@ from cua_lab.records import (
 from cua_lab.run.bars import bar
 from cua_lab.run.engines import open_engine
 from cua_lab.run.folder import RunFolder
+from cua_lab.run.gate_record import gate_of, gate_record, risky_calls
 from cua_lab.run.graded import GradedSteps, check_graded
 from cua_lab.run.measure import Measured, measure
 from cua_lab.run.progress import Progress, StageProgress
 from cua_lab.run.recovery import whole_warm_up, write_manifest
 from cua_lab.run.stage_context import StageContext, demonstrator_of, new_policy
 from cua_lab.run.tally import Tally
+from cua_lab.run.trainers import open_trainer, stored_as, to_its_device
+from cua_lab.safety.redaction import redact
 from cua_lab.seeds import derive_seed
 from cua_lab.stitching.codec import codec_from_tokenizer
-from cua_lab.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
-from cua_lab.training.trainer import GRPOTrainer, advantages_of
+from cua_lab.training.checkpoint import latest_checkpoint, save_checkpoint
+from cua_lab.training.ranks import ALONE, Ranks
+from cua_lab.training.trainer import advantages_of
 from cua_lab.training.warmup import sft_steps
 from cua_lab.viz.frames import frames_of
 from cua_lab.viz.payload import viewer_payload
+from cua_lab.waiting import progressed
 
 if TYPE_CHECKING:
     from cua_lab.dataset.prompt_format import PromptFormat
@@ -65,10 +71,21 @@ if TYPE_CHECKING:
     from cua_lab.run.engines import AnyEngine, AnyWorker
     from cua_lab.stitching.codec import TableCodec
     from cua_lab.stitching.sample import Sample
+    from cua_lab.training.metrics import StepMetrics
+    from cua_lab.training.trainer import GRPOTrainer
 
 PICTURED = 16
 """Start states whose screenshots are kept for the film strips, before and after: those first that
 were missed before, for they can have been learnt since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """Episodes that wait to be learnt from."""
+
+    episodes: tuple[Episode, ...]
+    weights: int
+    """The step whose weights played them."""
 
 
 @dataclass(slots=True)
@@ -82,23 +99,32 @@ class StageRun:
     engine: AnyEngine
     worker: AnyWorker
     codec: TableCodec
-    demonstrator: Demonstrator
+    demonstrator: Demonstrator | None
+    """`None` where nothing is imitated."""
+    ranks: Ranks = ALONE
+    """The processes that learn with this one."""
     seen: list[tuple[bytes, ...]] = field(default_factory=list)
     """Screenshots of the last evaluation's episodes."""
 
     @classmethod
-    def open(cls, setup: StageContext, folder: RunFolder, progress: Progress) -> StageRun:
+    def open(
+        cls, setup: StageContext, folder: RunFolder, progress: Progress, ranks: Ranks = ALONE
+    ) -> StageRun:
         """Build the stage's policy and engine, from its warm-up where there is one."""
         # Whatever draws from torch's own generator draws the same in whichever process this is.
         torch.manual_seed(derive_seed(setup.seed, setup.stage.name, "torch"))
+        audit = folder.path / "audit" / f"{setup.stage.name}.jsonl"
+        setup = setup.gated(gate_of(setup.stage.safety, audit))
         state = progress.stage(setup.stage.name)
         demonstrator = demonstrator_of(setup)
-        warm = load_policy(whole_warm_up(folder, setup.stage.name)) if state.warm else None
-        policy = warm or new_policy(setup, demonstrator)
+        kept = whole_warm_up(folder, setup.stage.name) if state.warm else None
+        dtype = stored_as(setup.stage)
+        policy = load_policy(kept, dtype=dtype) if kept else new_policy(setup, demonstrator, dtype)
+        to_its_device(setup.recipe, setup.stage, policy)
         pushes = folder.path / "pushes" / setup.stage.name
         engine, worker = open_engine(setup, policy, pushes)
         codec = codec_from_tokenizer(policy.tokenizer)
-        return cls(setup, folder, progress, policy, engine, worker, codec, demonstrator)
+        return cls(setup, folder, progress, policy, engine, worker, codec, demonstrator, ranks)
 
     @property
     def state(self) -> StageProgress:
@@ -137,28 +163,35 @@ class StageRun:
     async def warm_up(self) -> None:
         """Learn from demonstrations, and save the policy that did."""
         stage, sft = self.setup.stage, self.setup.stage.sft
+        if sft.steps:
+            await self._imitate(sft)
+        self.engine.weights_updated(f"{stage.name}-0")
+        with files.writing_folder(self.folder.warm_up(stage.name)) as warm:
+            self.policy.save(warm)
+            self._prompt_format().save(warm)
+            write_manifest(warm)
+        self.state.warm = True
+        self._save()
+
+    async def _imitate(self, sft: SftSettings) -> None:
+        stage, demonstrator = self.setup.stage, self.demonstrator
+        assert demonstrator is not None  # `demonstrator_of` raises where there are steps and nobody
         seed = derive_seed(self.setup.seed, stage.name, "sft")
         await self._record_demonstrations()
         with bar(f"{stage.name}: warm-up", sft.steps, "step") as progress:
-            steps = sft_steps(self.policy, self.demonstrator, sft, seed=seed)
+            steps = sft_steps(self.policy, demonstrator, sft, seed=seed)
             for metrics in steps:
                 self.tally.add_seconds(sft=metrics.seconds)
                 self.tally.add_work(sft=metrics.sequence_tokens)
                 check = await self._check(metrics.step) if _due(metrics.step, sft) else None
                 self._record_sft(metrics, check)
+                progressed()
                 progress.update()
                 shown = {} if check is None else {"success": f"{check:.2f}"}
                 progress.set_postfix(loss=f"{metrics.loss:.3f}", **shown, refresh=False)
                 if check is not None and check >= (sft.stop_at or 1):
                     steps.cool_down()
                 await asyncio.sleep(0)  # where a Ctrl-C gets in
-        self.engine.weights_updated(f"{stage.name}-0")
-        with files.writing_folder(self.folder.warm_up(stage.name)) as warm:
-            self.policy.save(warm)
-            self._asking().save(warm)
-            write_manifest(warm)
-        self.state.warm = True
-        self._save()
 
     async def _record_demonstrations(self) -> None:
         """On a real browser they take minutes, which should be seen."""
@@ -194,17 +227,19 @@ class StageRun:
 
     async def _grpo(self) -> None:
         stage, every = self.setup.stage, self.setup.recipe.run.checkpoint_every
-        trainer = GRPOTrainer(self.policy, stage.grpo, temperature=stage.agent.temperature)
+        warm = self.folder.warm_up(stage.name)
+        trainer = open_trainer(self.setup.recipe, stage, self.policy, self.ranks, warm)
         saved = latest_checkpoint(self._checkpoints)
         if saved is not None:
-            load_checkpoint(saved, trainer)
-        self.engine.weights_updated(f"{stage.name}-{trainer.state.step}")
+            trainer.load(saved)
+        self._serve(trainer)
+        ahead: Ahead | None = None
         steps = stage.grpo.steps
         graded = GradedSteps(self.setup.recipe.run.stop_after_ungraded_steps)
         with bar(f"{stage.name}: GRPO", steps, "step", initial=trainer.state.step) as progress:
             while trainer.state.step < steps:
                 try:
-                    shown = await self._grpo_step(trainer, trainer.state.step, graded)
+                    shown, ahead = await self._grpo_step(trainer, graded, ahead)
                 except asyncio.CancelledError:
                     self._checkpoint(trainer)
                     raise
@@ -214,18 +249,44 @@ class StageRun:
                 progress.set_postfix(shown, refresh=False)
         if saved is None or trainer.state.step > self.state.step:
             self._checkpoint(trainer)
+        trainer.close()
+
+    def _serve(self, trainer: GRPOTrainer) -> None:
+        """The engine goes on with the weights as they are now."""
+        if trainer.policy is not self.policy:
+            trainer.gather()
+            trainer.learner.take_over(self.policy)
+        self.engine.weights_updated(f"{self.setup.stage.name}-{trainer.state.step}")
+
+    async def _train(
+        self, trainer: GRPOTrainer, samples: Sequence[Sample], lag: int
+    ) -> tuple[StepMetrics, Ahead | None]:
+        """One step; with `grpo.ahead` the next step's episodes are played meanwhile, by the weights
+        from before it."""
+        step, grpo = trainer.state.step, self.setup.stage.grpo
+        if not grpo.ahead or step + 1 >= grpo.steps:
+            return trainer.step(samples, stale=lag > 0), None
+        threads = self.setup.recipe.run.threads
+        with ThreadPoolExecutor(1, "training", torch.set_num_threads, (threads,)) as beside:
+            # Left by a Ctrl-C, too, only when the step is done: a checkpoint follows.
+            training = beside.submit(trainer.step, samples, stale=lag > 0)
+            episodes = await self._play(self.setup.training_plans(step + 1))
+            return await asyncio.wrap_future(training), Ahead(tuple(episodes), step)
 
     async def _grpo_step(
-        self, trainer: GRPOTrainer, step: int, graded: GradedSteps
-    ) -> dict[str, str]:
-        started = perf_counter()
-        episodes = await self._play(self.setup.training_plans(step))
+        self, trainer: GRPOTrainer, graded: GradedSteps, ahead: Ahead | None
+    ) -> tuple[dict[str, str], Ahead | None]:
+        started, step = perf_counter(), trainer.state.step
+        if ahead is None:
+            ahead = Ahead(tuple(await self._play(self.setup.training_plans(step))), step)
+        episodes, lag = list(ahead.episodes), step - ahead.weights
         made = [self.samples(episode) for episode in episodes]
         samples = [sample for parts in made for sample in parts]
         episodes = self._judged(episodes, made)
         graded.see(episodes, f"{self.setup.stage.name}, GRPO step {step + 1}")
-        metrics = trainer.step(samples)
-        self.engine.weights_updated(f"{self.setup.stage.name}-{trainer.state.step}")
+        metrics, following = await self._train(trainer, samples, lag)
+        progressed()
+        self._serve(trainer)
         seen = measure(episodes)
         self.tally.add_samples(samples)
         self.tally.add_step(metrics)
@@ -236,7 +297,8 @@ class StageRun:
             "keys_per_turn": _mean(seen.keys_per_turn),
             "cells_read": _mean(seen.cells_read),
             "screens_read": _mean(seen.screens_read),
-        }
+            **gate_record(episodes),
+        } | ({"staleness": lag} if self.setup.stage.grpo.ahead else {})
         line = make_step(record | metrics.record(timing=False) | found)
         self.folder.append("metrics.jsonl", step_record(line))
         times = {"train_s": metrics.seconds, "step_s": perf_counter() - started}
@@ -245,7 +307,7 @@ class StageRun:
         if metrics.step == self.setup.stage.grpo.steps:
             self._save_viewer(episodes, samples)
         valid = "?" if seen.valid_tool_calls is None else f"{seen.valid_tool_calls.mean:.2f}"
-        return {"reward": f"{metrics.reward_mean:.3f}", "valid": valid}
+        return {"reward": f"{metrics.reward_mean:.3f}", "valid": valid}, following
 
     def _judged(self, episodes: list[Episode], made: Sequence[Sequence[Sample]]) -> list[Episode]:
         """The episodes for the records: one that training wrote off is a failed one."""
@@ -269,7 +331,10 @@ class StageRun:
     def _save_viewer(self, episodes: Sequence[Episode], samples: Sequence[Sample]) -> None:
         """The best and the worst of the last step's first group, token by token."""
         advantages = advantages_of(samples, self.setup.stage.grpo).values
-        group = [i for i, s in enumerate(samples) if s.group == samples[0].group and s.counts]
+        # An episode that typed a secret is not shown: its tokens spell it.
+        kept = {episode.id for episode in episodes if not episode.secrets}
+        shown = [s.counts and s.group == samples[0].group and s.episode in kept for s in samples]
+        group = [i for i, wanted in enumerate(shown) if wanted]
         if not group:
             return
         ends = sorted({max(group, key=_reward(samples)), min(group, key=_reward(samples))})
@@ -422,10 +487,10 @@ class StageRun:
         *,
         pictured: Collection[str] = (),
     ) -> None:
+        """A line each; those are pictured, too, that are the first to fail for their cause."""
+        shown = {*pictured, *self.tally.add_causes(episodes)}
         for episode in episodes:
-            frames, end = (
-                self._save_frames(episode, phase) if episode.id in pictured else ([], None)
-            )
+            frames, end = self._save_frames(episode, phase) if episode.id in shown else ([], None)
             row = episode_row(episode, frames, end, **self._record(phase, step))
             self.folder.append("episodes.jsonl", episode_row_record(row))
 
@@ -443,19 +508,21 @@ class StageRun:
 
     def _checkpoint(self, trainer: GRPOTrainer) -> None:
         self.state.step = trainer.state.step
+        trainer.gather()
         save_checkpoint(
             self._checkpoints,
             trainer,
+            weights=trainer.weights,
             keep=self.setup.recipe.run.keep_checkpoints,
             extra={"progress": to_json(self.progress.record(self.folder))},
-            beside=self._asking().save,
+            beside=self._prompt_format().save,
         )
         self._save()
 
-    def _asking(self) -> PromptFormat:
-        """How the policy is asked, for whoever evaluates or serves a checkpoint."""
+    def _prompt_format(self) -> PromptFormat:
+        """How the policy is asked, for evaluating or serving a checkpoint."""
         config = self.setup.config
-        return asking_of(
+        return prompt_format_of(
             self.policy,
             system=config.system_prompt,
             tool=config.tool,
@@ -498,12 +565,14 @@ def episode_row(
         status=episode.status,
         error=episode.error,
         end=end,
+        gate=None if episode.judged is None else risky_calls(episode),
+        penalty=None if episode.judged is None else episode.penalty,
         turns=tuple(
             TurnRow(
-                action=dict(action.arguments or {}),
+                action=redact(dict(action.arguments or {})),
                 valid=action.valid,
-                text=action.text,
-                thought=action.thought,
+                text=redact(action.text),
+                thought=redact(action.thought),
                 reading=None if read is None else read.reading,
                 frame=frames[index] if index < len(frames) else None,
             )

@@ -7,24 +7,25 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cua_lab.computer.schema import tool_schema
 from cua_lab.demonstrators import players_of
 from cua_lab.demonstrators.demos import PromptContext, corpus_of
 from cua_lab.demonstrators.recorder import Recorder
+from cua_lab.demonstrators.trajectories import Trajectories
 from cua_lab.env_package import EnvPackage, env_package
 from cua_lab.errors import LabError
 from cua_lab.hud_quirks import template_parameters
-from cua_lab.play.agent import LabAgentConfig, system_prompt
+from cua_lab.play.agent import LabAgentConfig, agent_config
 from cua_lab.play.runtimes import make_runtime
 from cua_lab.play.worker import Plan
 from cua_lab.policy.policy import build_policy, load_policy
 from cua_lab.policy.template import render_text
 from cua_lab.recipes import Recipe, Stage
+from cua_lab.safety.policy_file import load_policy as load_safety_policy
 from cua_lab.seeds import derive_seed
-from cua_lab.serving.sampling_request import sampling_request
 from cua_lab.stitching.template_check import check_template
 from cua_lab.tasks import with_args
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from cua_lab.demonstrators.demos import Demonstrator
     from cua_lab.policy.policy import Policy
+    from cua_lab.safety.gate import Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,29 +66,37 @@ class StageContext:
     def seed(self) -> int:
         return self.recipe.run.seed
 
-    def task(self, seed: int, turn: int = 0) -> Task:
-        """One start state, of the variant whose turn it is."""
+    def gated(self, gate: Gate | None) -> StageContext:
+        """The same stage with this gate in front of its policy."""
+        return replace(self, config=self.config.model_copy(update={"gate": gate}))
+
+    def task(self, seed: int, variant_index: int = 0) -> Task:
+        """One start state of a variant; indices past the last begin again at the first."""
         from hud.eval import Task
 
-        variant = self.variants[turn % len(self.variants)]
+        variant = self.variants[variant_index % len(self.variants)]
         return Task(
             env=self.package.name,
             id=variant.template,
-            args={**variant.args, "seed": seed},
+            args={**variant.args, **({"seed": seed} if self._takes_seed(variant) else {})},
             slug=variant.name,
         )
 
-    def _turns(self, count: int) -> list[int]:
+    def _takes_seed(self, variant: Variant) -> bool:
+        """An env without a seed begins each episode as it likes; all are then of one start."""
+        return "seed" in template_parameters(self.package.env, variant.template)
+
+    def _variant_indices(self, count: int) -> list[int]:
         """The variant of each of `count` plans: as many of each, and the plans of one slot, which
         are every `concurrency`-th, change it once at most, for a browser keeps its page."""
         slots = min(self.recipe.run.concurrency, count)
         # In this order the plans of slot 0 come first, then those of slot 1, ...: cut into as many
         # equal runs as there are variants, a slot meets the edge of a run once or not at all.
         by_slot = sorted(range(count), key=lambda index: index % slots)
-        turns = [0] * count
+        indices = [0] * count
         for place, index in enumerate(by_slot):
-            turns[index] = place * len(self.variants) // count
-        return turns
+            indices[index] = place * len(self.variants) // count
+        return indices
 
     def training_plans(self, step: int) -> list[Plan]:
         """The episodes of one GRPO step: `groups` start states, `group_size` episodes each."""
@@ -109,10 +119,10 @@ class StageContext:
     def fresh_plans(self, purpose: str, count: int) -> list[Plan]:
         """Episodes that training never sees; the same ones for the same purpose."""
         name = self.stage.name
-        turns = self._turns(count)
+        indices = self._variant_indices(count)
         return [
             Plan(
-                task=self.task(derive_seed(self.seed, name, purpose, index), turns[index]),
+                task=self.task(derive_seed(self.seed, name, purpose, index), indices[index]),
                 id=f"{name}-{purpose}-{index}",
                 group=f"{name}-{purpose}-{index}",
                 seed=derive_seed(self.seed, name, purpose, "episode", index),
@@ -125,23 +135,14 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
     """Check a stage against its env package and build what plays it."""
     package = env_package(stage.tasks.package)
     _check_ablations(package, stage)
-    agent, tool = stage.agent, stage.tool.config()
-    config = LabAgentConfig(
-        model="policy",
-        system_prompt=system_prompt(short=agent.short_prompt, tool=tool),
-        tool=tool,
-        first_screenshot=agent.first_screenshot,
-        max_steps=agent.max_turns,
-        stop_on=set(agent.stop_on),
-        completion_kwargs=sampling_request(
-            temperature=agent.temperature, max_tokens=agent.max_tokens, token_ids=True
-        ),
-    )
+    if package.served is not None:
+        package.check_concurrency(recipe.run.concurrency, "run.concurrency")
+    _check_safety(stage)
     return StageContext(
         recipe=recipe,
         stage=stage,
         variants=_variants(package, stage),
-        config=config,
+        config=agent_config(stage.agent, stage.tool, model="policy"),
         runtime=make_runtime(
             stage.tasks.package,
             stage.tasks.runtime,
@@ -153,12 +154,30 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
 
 
 def _check_ablations(package: EnvPackage, stage: Stage) -> None:
+    if package.players is None and "random" in stage.eval.ablations:
+        raise LabError(
+            f"eval.ablations of stage {stage.name!r}: {package.source} brings no players.py, so"
+            " nobody plays at random; set eval.ablations to [shuffled, blank]"
+        )
     if "blind" not in stage.eval.ablations:
         return
     if not hasattr(players_of(package), "best_blind"):
         raise LabError(
             f"eval.ablations of stage {stage.name!r}: nobody searches for the best fixed actions in"
             f" {package.source}; leave out blind"
+        )
+
+
+def _check_safety(stage: Stage) -> None:
+    """The policy file is read now, and the desktop can be asked what is on it."""
+    if stage.safety.policy is None:
+        return
+    load_safety_policy(stage.safety.policy)
+    if stage.tasks.runtime != "local":
+        raise LabError(
+            f"safety.policy asks each desktop what lies under the pointer, which tasks.runtime"
+            f" {stage.tasks.runtime} does not tell: every click would be refused as unknown; use"
+            " runtime: local, or leave safety.policy out"
         )
 
 
@@ -210,8 +229,13 @@ def _template_args(
 
 def scene_of(setup: StageContext) -> PromptContext:
     """What the agent says around every conversation, for the demonstrations."""
-    args = setup.variants[0].args
-    size = (args["width"], args["height"])
+    args, tool = setup.variants[0].args, setup.stage.tool
+    if tool.coordinate_space == "pixels" and not {"width", "height"} <= set(args):
+        raise LabError(
+            f"{setup.package.source} does not say how large its screen is, so a tool in pixels"
+            " cannot be described before an episode: set tool.coordinate_space to 0-1000"
+        )
+    size = (args.get("width", 1000), args.get("height", 1000))  # of the schema's limits in pixels
     return PromptContext(
         system=setup.config.system_prompt,
         tools=(tool_schema(setup.config.tool, size),),
@@ -219,9 +243,15 @@ def scene_of(setup: StageContext) -> PromptContext:
     )
 
 
-def demonstrator_of(setup: StageContext) -> Demonstrator:
-    """The scripted player of the stage's task; of several variants, each in turn."""
+def demonstrator_of(setup: StageContext) -> Demonstrator | None:
+    """Whom the warm-up learns from: trajectories, or the scripted player of the stage's task, of
+    several variants each in turn. `None` where there is no warm-up and the package brings nobody.
+    """
     stage = setup.stage
+    if stage.sft.trajectories is not None:
+        return Trajectories.read(stage.sft.trajectories, scene_of(setup).tools)
+    if stage.sft.steps == 0 and setup.package.players is None:
+        return None
     players = players_of(setup.package)
     each: list[Demonstrator] = [
         players.demonstrator(
@@ -244,12 +274,14 @@ def demonstrator_of(setup: StageContext) -> Demonstrator:
     return lambda index: each[index % len(each)](index // len(each))
 
 
-def new_policy(setup: StageContext, demonstrator: Demonstrator) -> Policy:
+def new_policy(
+    setup: StageContext, demonstrator: Demonstrator | None, dtype: str = "float32"
+) -> Policy:
     """The policy before the warm-up: a checkpoint, or a small one with random weights."""
     settings = setup.stage.policy
     if settings.checkpoint is not None:
-        policy = load_policy(settings.checkpoint)
-        if setup.stage.agent.after_rewrite != "split":
+        policy = load_policy(settings.checkpoint, dtype=dtype)
+        if demonstrator is not None and setup.stage.agent.after_rewrite != "split":
             demo = demonstrator(0)
             check_template(
                 lambda messages, opened: render_text(
@@ -258,8 +290,13 @@ def new_policy(setup: StageContext, demonstrator: Demonstrator) -> Policy:
                 demo.messages,
             )
         return policy
+    if demonstrator is None:
+        raise LabError(
+            f"stage {setup.stage.name!r} has nothing to begin with: a new policy gets its words"
+            " from demonstrations; set policy.checkpoint, or sft.trajectories to a JSONL"
+        )
     return build_policy(
-        settings.shape(),
+        settings,
         corpus_of((demonstrator,)),
         seed=derive_seed(setup.seed, setup.stage.name, "weights"),
         name=setup.stage.name,

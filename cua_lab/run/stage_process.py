@@ -29,6 +29,7 @@ from cua_lab.run.memory import peak_rss_gib
 from cua_lab.run.recovery import is_finished, recover
 from cua_lab.run.stage import StageRun
 from cua_lab.run.stage_context import build_stage
+from cua_lab.watchdog import watchdog
 
 STOPPED = 128 + signal.SIGTERM
 """Exit status of a stage that was asked to stop."""
@@ -44,7 +45,7 @@ async def play_stage(path: Path, name: str) -> None:
     progress = recover(replace(recipe, stages=(stage,)), folder)
     if not is_finished(stage, progress):
         run = StageRun.open(build_stage(recipe, stage), folder, progress)
-        with objects_set_aside():
+        with objects_set_aside(), watchdog(recipe.run.watchdog_minutes):
             await run.run()
     progress.tally.add_memory(peak_rss_gib())
     progress.save(folder)

@@ -32,6 +32,8 @@ from cua_lab.run.folder import RECORD_FILES, STAGES, RunFolder
 from cua_lab.run.memory import peak_rss_gib
 from cua_lab.run.progress import Progress
 from cua_lab.run.recovery import is_finished
+from cua_lab.training.ranks import launched_ranks
+from cua_lab.waiting import progressed
 
 POLL_S = 0.2
 PATIENCE_S = 30.0
@@ -43,7 +45,7 @@ def most_at_once(recipe: Recipe) -> int:
     run = recipe.run
     if run.parallel_stages is not None:
         return min(run.parallel_stages, len(recipe.stages))
-    if recipe.engine.kind != "embedded":  # one GPU holds one server
+    if recipe.engine.kind != "embedded" or launched_ranks() > 1:  # one GPU holds one server
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return max(1, min((cores or 1) // run.threads, len(recipe.stages)))
@@ -89,6 +91,7 @@ class StageProcess:
         while heard := self.process.stdout.read():
             *lines, self.rest = (self.rest + heard).split(b"\n")
             for line in lines:
+                progressed()
                 event = json.loads(line)
                 self.bars.hear(event)
                 if "error" in event or "crash" in event:
@@ -144,6 +147,12 @@ class StageProcesses:
         finally:  # also at a second Ctrl-C
             for child in running:
                 child.kill()
+
+    def told(self) -> str:
+        """Who plays what, and how to ask them what they wait for."""
+        running = [f"{c.name} in process {c.process.pid}" for c in self._running.values()]
+        asked = "; `kill -USR1` that process to ask it" if running else ""
+        return f"stages beside this one: {', '.join(running) or 'none'}{asked}"
 
     def apart(self, name: str) -> bool:
         """Whether this stage runs, ran, or in an earlier session began, in a process of its own."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from cua_lab.play.causes import kind_of
 from cua_lab.play.episode import Episode
 from cua_lab.stitching.ledger import TokenLedger
 from cua_lab.stitching.sample import Sample
@@ -24,6 +25,8 @@ class Tally:
 
     episodes: dict[str, int] = field(default_factory=dict)
     """By status."""
+    causes: dict[str, int] = field(default_factory=dict)
+    """Of the failed episodes on record, evaluations included, by `play.causes.kind_of`."""
     divergences: dict[str, int] = field(default_factory=dict)
     """By kind."""
     tokens: dict[str, Any] = field(default_factory=dict)
@@ -45,6 +48,18 @@ class Tally:
         changes = Counter(episode.status for episode in judged)
         changes.subtract(episode.status for episode in counted)
         _add(self.episodes, {status: count for status, count in changes.items() if count})
+
+    def add_causes(self, episodes: Iterable[Episode]) -> list[str]:
+        """Count why episodes failed; the ids of those that are the first of their cause."""
+        first = []
+        for episode in episodes:
+            if episode.status != "failed":
+                continue
+            kind = kind_of(episode.error)
+            if kind not in self.causes:
+                first.append(episode.id)
+            _add(self.causes, {kind: 1})
+        return first
 
     def add_samples(self, samples: Iterable[Sample]) -> None:
         ledger = TokenLedger(**self.tokens)
@@ -68,7 +83,7 @@ class Tally:
     def add(self, other: Tally) -> None:
         """What a stage has done that counted for itself; its memory is not added, it is another
         process's."""
-        for name in ("episodes", "divergences", "seconds", "work"):
+        for name in ("episodes", "causes", "divergences", "seconds", "work"):
             _add(getattr(self, name), getattr(other, name))
         self.tokens = (TokenLedger(**self.tokens) + TokenLedger(**other.tokens)).as_dict()
         for name in ("logprob_gap_max", "first_ratio_max_error"):

@@ -22,10 +22,13 @@ import httpx
 from cua_lab.engine.engine import Engine
 from cua_lab.env_package import EnvPackage
 from cua_lab.errors import LabError
+from cua_lab.hud_quirks import env_of, template_parameters
 from cua_lab.pictures import data_url, png_bytes
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.worker import Plan, Worker
 from cua_lab.records import to_json
+from cua_lab.run.gate_record import counts_of, risky_calls
+from cua_lab.safety.redaction import redact
 from cua_lab.seeds import derive_seed
 from cua_lab.serving.loopback import open_transport
 from cua_lab.serving.server_check import check_server
@@ -76,6 +79,7 @@ class TaskReport:
         record: dict[str, Any] = to_json(
             {
                 "overall": asdict(self.overall),
+                "gate": counts_of(self.episodes),
                 "by_task": {name: asdict(result) for name, result in self.by_task.items()},
                 "episodes": [
                     {
@@ -84,7 +88,8 @@ class TaskReport:
                         "status": episode.status,
                         "reward": episode.reward,
                         "success": episode.success,
-                        "actions": [dict(a.arguments or {}) for a in episode.actions],
+                        "actions": [redact(dict(a.arguments or {})) for a in episode.actions],
+                        "gate": None if episode.judged is None else risky_calls(episode),
                         "error": episode.error,
                     }
                     for episode in self.episodes
@@ -173,7 +178,9 @@ def evaluation_plans(
     episodes = episodes or (ALONE if len(chosen) == 1 else AMONG_OTHERS)
     seeds = [derive_seed(seed, "evaluate", index) % 2**31 for index in range(episodes)]
     rows = [
-        row_of(task, with_args(task, {**args, "seed": start})) for task in chosen for start in seeds
+        row_of(task, with_args(task, {**args, **_start(task, start)}))
+        for task in chosen
+        for start in seeds
     ]
     return [
         Plan(
@@ -184,6 +191,13 @@ def evaluation_plans(
         )
         for index, row in enumerate(rows)
     ]
+
+
+def _start(task: Task, seed: int) -> dict[str, int]:
+    """The start state's seed; nothing for a template that takes none."""
+    env = env_of(task)
+    takes = env is None or "seed" in template_parameters(env, task.id)
+    return {"seed": seed} if takes else {}
 
 
 def _chosen(package: EnvPackage, names: Sequence[str] | None, split: str | None) -> list[Task]:
@@ -253,35 +267,30 @@ async def play_with_server(
     """
     gone: list[str] = []
 
-    def seated(plan: Plan) -> Callable[[int], Any]:
-        async def run(_: int) -> Episode:
-            if gone:
-                return _unplayed(plan, gone[0])
-            episode = await play(
-                plan.task,
-                config,
-                Keyed(open_transport(base_url), key, seed=plan.seed),
-                runtime=runtime,
-                id=plan.id,
-                group=plan.group,
-                timeout_s=timeout_s,
-                base_url=base_url,
-            )
-            if episode.status == "failed" and not gone:
-                try:
-                    await check_base_url(base_url, key, config.model)
-                except LabError as error:
-                    gone.append(str(error))
-            if on_episode is not None:
-                on_episode(episode)
-            return episode
-
-        return run
+    async def play_one(plan: Plan, _: int) -> Episode:
+        if gone:
+            return _unplayed(plan, gone[0])
+        episode = await play(
+            plan.task,
+            config,
+            Keyed(open_transport(base_url), key, seed=plan.seed),
+            runtime=runtime,
+            id=plan.id,
+            group=plan.group,
+            timeout_s=timeout_s,
+            base_url=base_url,
+        )
+        if episode.status == "failed" and not gone:
+            try:
+                await check_base_url(base_url, key, config.model)
+            except LabError as error:
+                gone.append(str(error))
+        if on_episode is not None:
+            on_episode(episode)
+        return episode
 
     with quiet_failures():
-        return await play_slots(
-            [seated(plan) for plan in plans], concurrency=concurrency, leave=lambda k: None
-        )
+        return await play_slots(plans, play_one, concurrency=concurrency)
 
 
 async def check_base_url(base_url: str, key: str | None, model: str) -> None:

@@ -23,6 +23,8 @@ from cua_lab.errors import LabError
 from cua_lab.serving.wire import WireError
 
 JSON_TYPE = "application/json"
+RETRY_S = 1
+"""What a refused client is told to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Access:
     """Folders that weights may be loaded from, with all below them; `None` is any folder."""
     max_body: int = 64 * 2**20
     """Bytes of a request."""
+    max_open: int | None = None
+    """Requests that are read, wait or decode at once; more are refused with 503. `None` is any."""
     off_loop: bool = False
     """Whether requests are read in a thread, so that a large image delays nobody's answer. Inside
     the process that trains they are read in place: there the order must not depend on time."""
@@ -96,6 +100,31 @@ class Guard:
         await self._app(scope, receive, send)
 
 
+class Admission:
+    """Middleware that refuses with 503 what is more than a server can hold."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._most = access.max_open
+        self._open = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request; those that only look (GET) are always answered."""
+        if scope["type"] != "http" or scope["method"] == "GET" or self._most is None:
+            await self._app(scope, receive, send)
+            return
+        if self._open >= self._most:
+            headers = {"retry-after": str(RETRY_S)}
+            answer = JSONResponse(_busy(self._most), status_code=503, headers=headers)
+            await answer(scope, receive, send)
+            return
+        self._open += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._open -= 1
+
+
 def check_json(content_type: str | None) -> None:
     """A page can send any other type without asking first."""
     kind = (content_type or "").split(";")[0].strip().lower()
@@ -112,6 +141,16 @@ def _forbidden(reason: str) -> dict[str, Any]:
         "type": "Forbidden",
         "param": None,
         "code": 403,
+    }
+
+
+def _busy(most: int) -> dict[str, Any]:
+    return {
+        "object": "error",
+        "message": f"{most} requests are in work, as many as this server takes; ask again later",
+        "type": "ServiceUnavailable",
+        "param": None,
+        "code": 503,
     }
 
 

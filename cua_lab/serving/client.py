@@ -17,6 +17,7 @@ import httpx
 from cua_lab.serving.answers import readable
 from cua_lab.serving.sampling_request import EXTRA_NEUTRAL
 from cua_lab.serving.wire import json_bytes
+from cua_lab.waiting import waiting
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
@@ -39,11 +40,12 @@ class ChatClient:
         """POST one request; `extra_body` joins the body, as in the SDK."""
         from openai.types.chat import ChatCompletion
 
-        response = await self._http.post(
-            "chat/completions",
-            content=json_bytes(body | (extra_body or {})),
-            headers={"content-type": "application/json"},
-        )
+        content = json_bytes(body | (extra_body or {}))
+        asked = sum(message.get("role") == "assistant" for message in body.get("messages", ()))
+        async with waiting(f"the model's answer to turn {asked + 1}"):  # httpx has the limit
+            response = await self._http.post(
+                "chat/completions", content=content, headers={"content-type": "application/json"}
+            )
         if response.status_code != 200:
             words = _words(response)
             raise EngineRefused(f"status {response.status_code}: {words}{_hint(response, words)}")

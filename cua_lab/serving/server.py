@@ -26,7 +26,7 @@ from starlette.routing import Route
 from cua_lab.engine.engine import Engine
 from cua_lab.engine.generation import GenerationRequest
 from cua_lab.errors import LabError
-from cua_lab.serving.access import Access, Guard, check_json
+from cua_lab.serving.access import Access, Admission, Guard, check_json
 from cua_lab.serving.stream import chat_stream
 from cua_lab.serving.wire import Body, WireError, error_body, json_bytes
 from cua_lab.serving.wire_in import chat_request, generate_request
@@ -67,7 +67,7 @@ def create_app(
             Route("/update_weights_from_disk", server.update_weights, methods=post),
             Route("/flush_cache", server.flush_cache, methods=both),
         ],
-        middleware=[Middleware(Guard, access=access)],
+        middleware=[Middleware(Guard, access=access), Middleware(Admission, access=access)],
         exception_handlers={LabError: _bad_request},
     )
 

@@ -33,7 +33,7 @@ class ResponseContext:
         choice = self.generation.choices[index]
         digest = hashlib.blake2b(digest_size=16)
         digest.update(repr((choice.seed, index, self.request.slot)).encode())
-        digest.update(self.generation.prompt.keyed.tobytes())
+        digest.update(self.generation.prompt.cache_ids.tobytes())
         return digest.hexdigest()
 
     def text(self, choice: Choice, *, skip_special: bool = True, trim: bool = True) -> str:

@@ -1,6 +1,6 @@
 """A training sequence while it grows: stitching's first level.
 
-    follow(prompt) -> add_output(turn) -> follow(prompt) -> ... -> finish()
+    extend_with_prompt -> add_output -> extend_with_prompt -> ... -> finish
 
 A prompt that repeats the last prompt and output adds its new ids as scaffold. One that does not
 goes through `resync`, the second level: it is adopted, or it is a rewrite and the sequence ends.
@@ -39,7 +39,7 @@ class GrowingSequence:
         self.sampled = 0
         self._add_prompt("prompt", first_turn, 0)
 
-    def follow(self, number: int, turn: Turn) -> Ending | None:
+    def extend_with_prompt(self, number: int, turn: Turn) -> Ending | None:
         """Take in the next prompt; says why the sequence ends instead, if it does."""
         if self.turn.truncated or self.turn.finish_reason == "length":
             return "truncated"

@@ -68,7 +68,7 @@ def resync(
     seen = [_divergence(region, columns, record, prompt, number, codec) for region in regions]
     if found.rewrite is None:
         columns.divergences = [_moved(d, regions) for d in columns.divergences]
-        _adopt(columns, regions, record_turn=number - 1)
+        _take_prompt_ids(columns, regions, record_turn=number - 1)
     columns.divergences += seen
     return None if found.rewrite is not None else start + found.length
 
@@ -148,7 +148,7 @@ def _moved(divergence: Divergence, regions: Sequence[Region]) -> Divergence:
     return replace(divergence, index=last.new_start if inside else index + last.new_end - last.end)
 
 
-def _adopt(columns: Columns, regions: Sequence[Region], *, record_turn: int) -> None:
+def _take_prompt_ids(columns: Columns, regions: Sequence[Region], *, record_turn: int) -> None:
     """Put the prompt's ids in the place of those on record."""
     opened = columns.response_start - regions[0].start
     if (

@@ -58,7 +58,7 @@ def stitch(
         # Why the sequence cannot take this turn in, if it cannot; its own first prompt it has.
         ending: Ending | None = "too_long" if number >= fitting else None
         if ending is None and number > part.first_turn:
-            ending = part.follow(number, turn)
+            ending = part.extend_with_prompt(number, turn)
         if ending == "too_long" or (ending and after_rewrite == "truncate"):
             lost = sum(len(later.output_ids) for later in turns[number:])
             return [*sequences, part.finish(ending, {DROPPED[ending]: lost} if lost else {})]

@@ -62,17 +62,28 @@ def minibatches(episodes: Sequence[Hashable], count: int) -> tuple[tuple[int, ..
 
 
 def micro_batches(
-    policy: Policy, samples: Sequence[Sample], rows: Sequence[int], *, budget: int
+    policy: Policy,
+    samples: Sequence[Sample],
+    rows: Sequence[int],
+    *,
+    budget: int,
+    stale: bool = False,
 ) -> tuple[MicroBatch, ...]:
-    """The micro-batches of these rows; rows without a policy token are left out."""
+    """The micro-batches of these rows, on the CPU; rows without a policy token are left out.
+
+    `stale`: earlier weights sampled them, so that no token is comparable.
+    """
     kept = [row for row in rows if sum(samples[row].stitched.loss_mask)]
     groups = plan([len(samples[row].stitched.tokens) for row in kept], budget=budget)
     return tuple(
-        _micro_batch(policy, samples, tuple(kept[index] for index in group)) for group in groups
+        _micro_batch(policy, samples, tuple(kept[index] for index in group), stale)
+        for group in groups
     )
 
 
-def _micro_batch(policy: Policy, samples: Sequence[Sample], rows: tuple[int, ...]) -> MicroBatch:
+def _micro_batch(
+    policy: Policy, samples: Sequence[Sample], rows: tuple[int, ...], stale: bool
+) -> MicroBatch:
     chosen = [samples[row] for row in rows]
     batch = collate(
         policy,
@@ -89,7 +100,7 @@ def _micro_batch(policy: Policy, samples: Sequence[Sample], rows: tuple[int, ...
         where[row, span] = np.asarray(sample.stitched.loss_mask, dtype=bool)
         logprobs[row, span] = sample.stitched.logprobs
     logprobs[~where] = np.nan
-    comparable = where.copy()
+    comparable = where & (not stale)
     for row, sample in enumerate(chosen):
         for start, end in sample.stitched.displaced:
             comparable[row, start:end] = False

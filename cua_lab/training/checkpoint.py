@@ -24,6 +24,7 @@ from torch import Tensor
 from cua_lab import files
 from cua_lab.errors import LabError
 from cua_lab.policy.weights import weights_for
+from cua_lab.training.learner import put, whole
 
 if TYPE_CHECKING:
     from cua_lab.policy.policy import Policy
@@ -33,7 +34,7 @@ NAME = re.compile(r"step-(\d{6,})")
 
 
 class Trainer(Protocol):
-    """Whoever trains a policy: by GRPO or by SFT."""
+    """A trainer of a policy: by GRPO or by SFT."""
 
     policy: Policy
     optimizer: Any
@@ -115,7 +116,7 @@ def load_checkpoint(
 ) -> dict[str, Any]:
     """Restore weights (in place: the engine shares them), optimizer, RNG and counters.
 
-    Returns what `save_checkpoint` was given as `extra`. Whoever serves the weights must be told.
+    Returns what `save_checkpoint` was given as `extra`. An engine that serves them must be told.
     """
     if problem := corruption_of(path):
         raise LabError(f"the checkpoint {path} is torn: {problem}; use an older one")
@@ -155,7 +156,7 @@ def _write(
     (weights or trainer.policy).save(folder)
     if beside is not None:
         beside(folder)
-    (folder / "training").mkdir()
+    (folder / "training").mkdir(exist_ok=True)
     save_file(_optimizer_tensors(trainer), folder / "training/optimizer.safetensors")
     save_file(_rng_tensors(), folder / "training/rng.safetensors")
     state = {
@@ -174,7 +175,7 @@ def _named(trainer: Trainer) -> dict[str, Tensor]:
 def _optimizer_tensors(trainer: Trainer) -> dict[str, Tensor]:
     """AdamW's state as `<quantity>/<parameter>`; empty before the first update."""
     return {
-        f"{quantity}/{name}": value.detach().contiguous()
+        f"{quantity}/{name}": whole(value.detach()).contiguous()
         for name, parameter in _named(trainer).items()
         for quantity, value in trainer.optimizer.state.get(parameter, {}).items()
     }
@@ -189,7 +190,24 @@ def _restore_optimizer(tensors: dict[str, Tensor], trainer: Trainer) -> None:
             raise LabError(
                 f"the checkpoint's optimizer knows {name!r}, that the policy does not have"
             )
-        trainer.optimizer.state[named[name]][quantity] = value.to(named[name].device)
+        trainer.optimizer.state[named[name]][quantity] = _like(named[name], quantity, value)
+
+
+def _like(parameter: Tensor, quantity: str, value: Tensor) -> Tensor:
+    """An optimizer's value where its parameter is: split as it is, or whole."""
+    if quantity == "step":
+        return value.to(parameter.device)
+    own = torch.empty_like(parameter)
+    put(own, value)
+    return own
+
+
+def collect(trainer: Any) -> None:
+    """On a rank that writes nothing: take part in putting split weights and states together, in
+    the order in which `save_checkpoint` does."""
+    for _ in trainer.learner.plain():
+        pass
+    _optimizer_tensors(trainer)
 
 
 def _rng_tensors() -> dict[str, Tensor]:

@@ -14,20 +14,19 @@ scores; the parts that are right are used as they are: peft, torch, transformers
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
 from cua_lab.errors import LabError
-from cua_lab.policy.protocols import Network
-from cua_lab.policy.scoring import Batch, collate, score
-from cua_lab.recipes.sft_recipe import ModelSettings, TrainSettings
+from cua_lab.policy.scoring import collate, score
+from cua_lab.recipes.sft_recipe import TrainSettings
+from cua_lab.training.precision import Precision, save_memory
 from cua_lab.training.sft_data import SftDataset, batches
 from cua_lab.training.warmup import SftExample, SftMetrics, set_rate
 
@@ -41,36 +40,6 @@ class FinetuneState:
 
     step: int = 0
     """Updates done."""
-
-
-@dataclass(frozen=True, slots=True)
-class Precision:
-    """Where and in which arithmetic a policy learns."""
-
-    device: str
-    bfloat16: bool
-
-    @property
-    def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """Products in bfloat16; log-probabilities stay float32."""
-        if not self.bfloat16:
-            return contextlib.nullcontext()
-        return torch.autocast(self.device, dtype=torch.bfloat16)
-
-    def stored(self, *, frozen: bool) -> str:
-        """How weights are loaded: those that learn need float32."""
-        return "bfloat16" if self.bfloat16 and frozen else "float32"
-
-
-def precision_of(settings: ModelSettings) -> Precision:
-    """What the recipe asks for, as far as this machine has it."""
-    cuda = torch.cuda.is_available()
-    if settings.device == "cuda" and not cuda:
-        raise LabError("model.device is cuda, but torch finds no GPU; set model.device=cpu")
-    device = "cuda" if cuda and settings.device != "cpu" else "cpu"
-    has_bfloat16 = device == "cuda" and torch.cuda.is_bf16_supported()
-    wanted = settings.precision
-    return Precision(device, has_bfloat16 if wanted == "auto" else wanted == "bfloat16")
 
 
 class Finetune:
@@ -173,16 +142,14 @@ class Finetune:
         """Log-probabilities of the first row's assistant tokens, (n,): the same before a merge and
         after it."""
         item = self._data.example(0)
-        batch = on_device(collate(self.policy, [item.example]), self._precision.device)
+        batch = collate(self.policy, [item.example])
         where = torch.zeros_like(batch.ids, dtype=torch.bool)  # (1, T)
         where[0, : len(item.loss_mask)] = torch.from_numpy(item.loss_mask)
         return score(self.policy, batch, where).logprobs[where]
 
     def _nats(self, examples: Sequence[SftExample]) -> torch.Tensor:
         """Summed cross-entropy over the assistant's tokens."""
-        batch = on_device(
-            collate(self.policy, [item.example for item in examples]), self._precision.device
-        )
+        batch = collate(self.policy, [item.example for item in examples])
         where = torch.zeros_like(batch.ids, dtype=torch.bool)  # (B, T)
         for row, item in enumerate(examples):
             where[row, : len(item.loss_mask)] = torch.from_numpy(item.loss_mask)
@@ -212,23 +179,6 @@ def make_optimizer(policy: Policy, settings: TrainSettings) -> torch.optim.AdamW
         lr=settings.lr,
         betas=(0.9, settings.beta2),
         fused=True,
-    )
-
-
-def save_memory(model: Network) -> None:
-    """Checkpoint activations; transformers 5.24 calls it by another name than 5.20."""
-    enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
-    enable({"use_reentrant": False})  # re-entrant ones need inputs with a gradient
-
-
-def on_device(batch: Batch, device: str) -> Batch:
-    """The batch's tensors moved."""
-    return replace(
-        batch,
-        ids=batch.ids.to(device),
-        positions=batch.positions.to(device),
-        pixels=batch.pixels.to(device),
-        grids=batch.grids.to(device),
     )
 
 

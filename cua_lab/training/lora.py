@@ -1,7 +1,7 @@
 """Low-rank adapters through `peft`: put on, kept apart, merged away.
 
 An `Adapter` is a policy whose linear layers carry low-rank updates: the policy's own network object
-holds them, so whoever scores with the policy sees them. Invariant: `merge` leaves a plain network
+holds them, so scoring with the policy sees them. Invariant: `merge` leaves a plain network
 with the same tensor names as before, whose log-probabilities are those of the adapted one up to
 rounding (1e-5 in float32), so any engine serves it; only a merged policy may be exported.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -18,7 +19,7 @@ from cua_lab.errors import LabError
 from cua_lab.policy.policy import share_like
 from cua_lab.policy.protocols import Network
 from cua_lab.policy.weights import check_fit
-from cua_lab.recipes.sft_recipe import LoraSettings
+from cua_lab.recipes.trainer_settings import LoraSettings
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -62,6 +63,31 @@ class Adapter:
         except LabError as error:
             raise LabError(f"{error}; resume with the recipe the adapter was made with") from error
         set_peft_model_state_dict(self.peft_model, found)
+
+    def merged(self) -> Iterator[tuple[str, Tensor]]:
+        """The weights of the plain network, one at a time, each with its update added in float32
+        and stored as the network stores it; nothing here changes."""
+        updates: dict[str, Any] = {
+            f"{name.removesuffix('.base_layer')}.weight": module
+            for name, module in self.policy.model.named_modules()
+            if hasattr(module, "get_delta_weight")
+        }
+        seen: set[int] = set()
+        for full, tensor in self.policy.model.state_dict(keep_vars=True).items():
+            name = full.replace(".base_layer.", ".")
+            if ".lora_" in full or id(tensor) in seen:
+                continue
+            seen.add(id(tensor))
+            weight = tensor.detach()
+            if name in updates:
+                delta = updates[name].get_delta_weight("default").detach()
+                weight = (weight.float() + delta.float()).to(weight.dtype)
+            yield name, weight
+
+    def off(self) -> AbstractContextManager[None]:
+        """The policy without its updates, for as long as the context lasts."""
+        context: AbstractContextManager[None] = self.peft_model.disable_adapter()
+        return context
 
     def merge(self) -> None:
         """Add the updates to the weights and take the adapters off; there is no way back."""

@@ -8,12 +8,29 @@ policy sampled. Every token has a loss l_it, and the loss is a plain weighted su
 with one weight per row from `row_weights`, computed over the WHOLE batch. Invariants: adding up
 the losses of micro-batches gives the loss of the batch, whatever the split; no value at a masked
 position reaches the loss, the metrics or a gradient, not even NaN.
+
+Options of `policy_loss`:
+
+ratio   "token" is exp(logprob - old_logprob). "sequence" is GSPO (arXiv 2507.18071): all tokens of
+        a row share s = exp(mean_t(logprob - old_logprob)); its clips are much smaller (3e-4, 4e-4),
+        and `normalise="sequence"` is the paper's average.
+kl      to the reference, d = ref_logprob - logprob (Schulman, "Approximating KL divergence", 2020):
+        k1 = -d                unbiased, high variance, either sign; as a LOSS its gradient is zero
+                               on average: watch it, do not train on it
+        k2 = d^2 / 2           biased, low variance; on-policy its gradient is the KL's
+        k3 = exp(d) - 1 - d    unbiased and never negative; GRPO's
+tis     truncated importance sampling: when another program sampled, its `engine_logprobs` differ a
+        little from `old_logprobs`; tis = min(exp(old - engine), tis_cap), without gradient.
+
+Nothing is clamped but an exponential above e^30, which goes on as its tangent, so a token that is
+far off still has a gradient of the right sign: KL against a reference that gives a token e^-25, and
+a ratio of e^25 with a negative advantage, are where it is needed most.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -136,32 +153,16 @@ def policy_loss(
 ) -> LossResult:
     """The clipped surrogate with its options; every formula is per masked-in token.
 
-    Surrogate, with r = exp(logprob - old_logprob) and advantage A:
+    With r = exp(logprob - old_logprob) and advantage A:
 
         l = - tis * min(r * A, clip(r, 1 - clip_low, 1 + clip_high) * A)
+            + kl_coef * kl - entropy_coef * entropy
 
     The old policy, never the reference, is in the denominator, so r = 1 at the first update and
     the gradient there is the plain policy gradient. `clip_high > clip_low` leaves rare tokens room
-    to grow (DAPO's "clip higher"). `ratio="sequence"` is GSPO (arXiv 2507.18071): all tokens of a
-    row share s = exp(mean_t(logprob - old_logprob)); its clips are much smaller (3e-4, 4e-4), and
-    `normalise="sequence"` is the paper's average.
-
-    KL to the reference, added with `kl_coef`; d = ref_logprob - logprob (Schulman, "Approximating
-    KL divergence", 2020):
-
-        k1 = -d                unbiased, high variance, either sign; as a LOSS its gradient is zero
-                               on average: watch it, do not train on it
-        k2 = d^2 / 2           biased, low variance; on-policy its gradient is the KL's
-        k3 = exp(d) - 1 - d    unbiased and never negative; GRPO's
-
-    Truncated importance sampling: when another program sampled, its `engine_logprobs` differ a
-    little from `old_logprobs`; tis = min(exp(old - engine), tis_cap), without gradient.
-
-    Entropy: `- entropy_coef * entropy` is added.
-
-    Nothing is clamped but an exponential above e^30, which goes on as its tangent, so a token that
-    is far off still has a gradient of the right sign: KL against a reference that gives a token
-    e^-25, and a ratio of e^25 with a negative advantage, are where it is needed most.
+    to grow (DAPO's "clip higher"). The ratio, the estimators of the KL and the truncated importance
+    sampling are explained at the head of this module. Raises `ValueError` for shapes that differ,
+    values that are not finite, and options that do not go together.
     """
     mask = mask.bool()
     _check(mask, logprobs=logprobs, old_logprobs=old_logprobs)
@@ -169,12 +170,10 @@ def policy_loss(
         advantages = advantages[:, None].expand_as(mask)  # (B,) -> (B, T)
     _check(mask, advantages=advantages)
     if weights is None:
-        counts = [int(count) for count in mask.sum(dim=1)]
+        counts: list[int] = mask.sum(dim=1).tolist()
         weights = row_weights(counts, normalise=normalise, constant=constant)
-
     row_scale = weights.to(logprobs)[:, None]  # (B, 1)
-    log_ratio = _keep(mask, logprobs - old_logprobs)  # (B, T)
-    ratios = _ratios(log_ratio, mask, ratio)
+    ratios = _ratios(_keep(mask, logprobs - old_logprobs), mask, ratio)  # (B, T)
     signal = _keep(mask, advantages.to(logprobs))
     clipped = ratios.clamp(1.0 - clip_low, 1.0 + clip_high)
     surrogate = torch.minimum(ratios * signal, clipped * signal)
@@ -185,28 +184,13 @@ def policy_loss(
     penalty = _kl(kl, kl_coef, logprobs, ref_logprobs, mask)
     if penalty is not None and kl_coef:
         loss = loss + kl_coef * (penalty * row_scale).sum()
-    if entropy is not None:
-        _check(mask, entropy=entropy)
-    spread = None if entropy is None else _keep(mask, entropy)
-    if entropy_coef and spread is None:
-        raise ValueError(f"entropy_coef is {entropy_coef} but no entropies were given")
+    spread = _spread(entropy, entropy_coef, mask)
     if spread is not None and entropy_coef:
         loss = loss - entropy_coef * (spread * row_scale).sum()
 
     cut = ((ratios > 1.0 + clip_high) & (signal > 0)) | ((ratios < 1.0 - clip_low) & (signal < 0))
-    seen = ratios.detach()[mask]  # (N,)
-    metrics = LossMetrics(
-        tokens=seen.numel(),
-        policy_loss=float(policy_part.detach()),
-        kl=_mean(penalty, mask),
-        entropy=_mean(spread, mask),
-        ratio_mean=_mean(ratios, mask),
-        ratio_min=float(seen.min()) if seen.numel() else math.nan,
-        ratio_max=float(seen.max()) if seen.numel() else math.nan,
-        clip_fraction=_mean(cut, mask),
-        tis_mean=_mean(tis, mask),
-    )
-    return LossResult(loss, metrics)
+    means = {"kl": penalty, "entropy": spread, "clip_fraction": cut, "tis_mean": tis}
+    return LossResult(loss, _metrics(policy_part, ratios, mask, means))
 
 
 def merge_metrics(parts: Sequence[LossMetrics]) -> LossMetrics:
@@ -280,6 +264,30 @@ def _kl(kind: Kl, coef: float, logprobs: Tensor, ref: Tensor | None, mask: Tenso
     _check(mask, ref_logprobs=ref)
     d = _keep(mask, ref - logprobs)
     return {"k1": lambda: -d, "k2": lambda: d.square() / 2, "k3": lambda: _exp(d) - 1 - d}[kind]()
+
+
+def _spread(entropy: Tensor | None, coef: float, mask: Tensor) -> Tensor | None:
+    """The entropies (B, T), 0 where masked out, or None where none were given."""
+    if entropy is None:
+        if coef:
+            raise ValueError(f"entropy_coef is {coef} but no entropies were given")
+        return None
+    _check(mask, entropy=entropy)
+    return _keep(mask, entropy)
+
+
+def _metrics(
+    policy_part: Tensor, ratios: Tensor, mask: Tensor, means: Mapping[str, Tensor | None]
+) -> LossMetrics:
+    seen = ratios.detach()[mask]  # (N,)
+    return LossMetrics(
+        tokens=seen.numel(),
+        policy_loss=float(policy_part.detach()),
+        ratio_mean=_mean(ratios, mask),
+        ratio_min=float(seen.min()) if seen.numel() else math.nan,
+        ratio_max=float(seen.max()) if seen.numel() else math.nan,
+        **{name: _mean(values, mask) for name, values in means.items()},
+    )
 
 
 def _mean(values: Tensor | None, mask: Tensor) -> float:

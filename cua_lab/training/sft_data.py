@@ -68,16 +68,16 @@ class TrainingRow:
 
 
 def read_training_rows(
-    path: str | Path, asking: PromptFormat, *, space: Space | None
+    path: str | Path, prompt_format: PromptFormat, *, space: Space | None
 ) -> list[TrainingRow]:
     """All rows of a file; a mistake names its line."""
-    rows = list(_rows(Path(path), asking, space))
+    rows = list(_rows(Path(path), prompt_format, space))
     if not rows:
         raise LabError(f"{path} has no rows to train on")
     return rows
 
 
-def _rows(path: Path, asking: PromptFormat, space: Space | None) -> Iterator[TrainingRow]:
+def _rows(path: Path, prompt_format: PromptFormat, space: Space | None) -> Iterator[TrainingRow]:
     if not path.is_file():
         raise LabError(f"there is no file {path}; give a JSONL of samples or conversations")
     with path.open(encoding="utf-8-sig") as lines:
@@ -88,7 +88,7 @@ def _rows(path: Path, asking: PromptFormat, space: Space | None) -> Iterator[Tra
             row: Any = None
             try:
                 row = json.loads(line)
-                yield _row(row, where, asking, space)
+                yield _row(row, where, prompt_format, space)
             except (LabError, ValueError, KeyError, TypeError, RecursionError) as error:
                 talk = isinstance(row, dict) and "messages" in row
                 hint = (
@@ -100,7 +100,7 @@ def _rows(path: Path, asking: PromptFormat, space: Space | None) -> Iterator[Tra
 
 
 def _row(
-    line: Mapping[str, Any], where: str, asking: PromptFormat, space: Space | None
+    line: Mapping[str, Any], where: str, prompt_format: PromptFormat, space: Space | None
 ) -> TrainingRow:
     if not isinstance(line, dict):
         raise LabError(f"the line is a {type(line).__name__}; expected an object")
@@ -115,11 +115,11 @@ def _row(
         sample = conversations.from_conversation(_declared(one_step))
         system = tuple(m for m in messages if m.get("role") == "system")
         return TrainingRow(where, sample, system=system)
-    if space != asking.space:
+    if space != prompt_format.space:
         raise LabError(
             f"a conversation of {len(said)} steps and {len(images_of(messages))} images is trained"
-            f" on as it is written, and this policy speaks {asking.space}, but the file is declared"
-            f" as {space}"
+            f" on as it is written, and this policy speaks {prompt_format.space}, but the file is"
+            f" declared as {space}"
         )
     if not all("tool_calls" in message for message in said):
         messages = conversations.article_to_tool_calls(messages)
@@ -141,7 +141,7 @@ class ConversationReader:
     """Rows, and how they become conversations."""
 
     rows: Sequence[TrainingRow]
-    asking: PromptFormat
+    prompt_format: PromptFormat
     settings: DataSettings
     root: Path
     """Where screenshots are looked for."""
@@ -156,21 +156,21 @@ class ConversationReader:
     def _conversation(
         self, row: TrainingRow
     ) -> tuple[list[Message], list[dict[str, Any]], list[Any]]:
-        asking = self.asking
+        prompt_format = self.prompt_format
         images = [self._image(name) for name in row.screenshots]
         size = images[0].size if images else (1, 1)
         if row.sample is None:
             own = row.messages[0].get("role") == "system"
-            system = [] if own else asking.messages("", {})[:-1]
-            return [*system, *row.messages], asking.tools(size), images
+            system = [] if own else prompt_format.messages("", {})[:-1]
+            return [*system, *row.messages], prompt_format.tools(size), images
         sample = row.sample
         sample = replace(sample, image_size=size) if sample.image_size is None else sample
         if self.settings.point == "box_centre":
             sample = centred(sample)
-        prompt = asking.messages(sample.instruction, {"type": "image"})
+        prompt = prompt_format.messages(sample.instruction, {"type": "image"})
         if row.system:
             prompt = [*row.system, prompt[-1]]
-        return [*prompt, asking.answer(sample, size)], asking.tools(size), images
+        return [*prompt, prompt_format.answer(sample, size)], prompt_format.tools(size), images
 
     def _image(self, name: str) -> Any:  # PIL.Image.Image
         return open_rgb(self.root / name, "the screenshot")

@@ -1,47 +1,44 @@
 """GRPO on samples: score, compare with siblings, step the weights.
 
-    samples ──▶ advantages (per group) ──▶ micro-batches ──▶ policy_loss ──▶ AdamW
+    samples ──▶ advantages (per group) ──▶ micro-batches ──▶ ranks ──▶ policy_loss ──▶ AdamW
 
-Trainer and engine share one model. Invariants: before a step's first update the trainer's
-log-probabilities agree with those the engine sampled by, token for token, or the step is refused;
-the ratio at that update is exactly 1; the denominators of the loss are those of the whole
-minibatch, so the token budget changes memory and speed but not the result.
+On one CPU, trainer and engine share one model. Invariants: before a step's first update the
+trainer's log-probabilities agree with those the engine sampled by, token for token, or the step is
+refused; the ratio at that update is exactly 1; the denominators of the loss are those of the whole
+minibatch, so neither the token budget nor the number of processes changes the result.
+
+Rank 0 calls `step`; the other processes sit in `follow`, which does what rank 0 orders.
 """
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from cua_lab.errors import LabError
 from cua_lab.policy.policy import Policy
-from cua_lab.policy.scoring import Scores, score
 from cua_lab.recipes.settings import GrpoSettings
+from cua_lab.recipes.trainer_settings import TrainerSettings
 from cua_lab.training.advantages import Advantages, group_advantages
 from cua_lab.training.batching import MicroBatch, micro_batches, minibatches
-from cua_lab.training.losses import (
-    LossMetrics,
-    LossResult,
-    merge_metrics,
-    policy_loss,
-    row_weights,
-)
+from cua_lab.training.checkpoint import collect, load_checkpoint
+from cua_lab.training.learner import PLAIN, Learner
+from cua_lab.training.losses import merge_metrics, row_weights
 from cua_lab.training.metrics import StepMetrics, Update, step_metrics
+from cua_lab.training.ranks import ALONE, Ranks
+from cua_lab.training.shares import Done, Part, Piece, gaps_in_order, in_order, shares
+from cua_lab.training.updates import LogprobMismatch, Updates
 
 if TYPE_CHECKING:
     from cua_lab.stitching.sample import Sample
 
-
-class LogprobMismatch(LabError, RuntimeError):
-    """Engine and trainer do not score the same distribution: training on it would be wrong."""
+__all__ = ["GRPOTrainer", "LogprobMismatch", "TrainerState", "advantages_of"]
 
 
 @dataclass(slots=True)
@@ -57,15 +54,13 @@ class TrainerState:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _OldScores:
-    """What stays fixed about one micro-batch during a step."""
+class Order:
+    """What rank 0 has the others do."""
 
-    old: Tensor
-    """(B, T) log-probabilities before the step's first update."""
-    reference: Tensor | None
-    """(B, T) of the reference policy."""
-    gap: Tensor
-    """(N,) absolute differences between engine and trainer, one per comparable token."""
+    what: Literal["step", "gather", "load", "stop"]
+    parts: tuple[Part, ...] = ()
+    """Of a step: this rank's pieces; none is a step that is skipped."""
+    folder: Path | None = None
 
 
 class GRPOTrainer:
@@ -78,123 +73,145 @@ class GRPOTrainer:
         *,
         temperature: float = 1.0,
         reference: Policy | None = None,
+        place: TrainerSettings = PLAIN,
+        ranks: Ranks = ALONE,
+        seed: int = 0,
     ) -> None:
         """`temperature` is that of the rollouts. With `kl_coef` above 0 the reference is a frozen
-        copy of the policy as it is NOW: build the trainer on the starting policy, then resume."""
-        policy.model.eval()  # as the engine samples from it: no dropout on either side
+        copy of the policy as it is NOW: build the trainer on the starting policy, then resume.
+        `place`: device, arithmetic and which weights learn; `seed` draws adapters."""
         self.policy = policy
         self.settings = settings
         self.temperature = temperature
-        self.reference = _frozen(reference or policy) if settings.kl_coef > 0 else None
+        self.ranks = ranks
+        self.learner = Learner(policy, place, ranks, seed=seed)
+        self.weights = None if place.plain else self.learner
+        """What a checkpoint saves and loads instead of the policy as it is."""
+        self.reference = self.learner.frozen(reference) if settings.kl_coef > 0 else None
         self.state = TrainerState()
         self.optimizer = torch.optim.AdamW(
-            [p for p in policy.model.parameters() if p.requires_grad],
+            self.learner.parameters,
             lr=settings.lr,
             betas=(settings.beta1, settings.beta2),
             weight_decay=settings.weight_decay,
             fused=True,  # 1 ms an update instead of 6 for a small policy
         )
 
-    def step(self, samples: Sequence[Sample]) -> StepMetrics:
-        """One GRPO step over the episodes of one or more groups."""
+    def step(self, samples: Sequence[Sample], *, stale: bool = False) -> StepMetrics:
+        """One GRPO step over the episodes of one or more groups; on rank 0.
+
+        `stale`: an earlier state of the weights sampled them, so that their log-probabilities are
+        corrected for (`tis_cap`) and not compared.
+        """
         started = time.perf_counter()
         advantages = advantages_of(samples, self.settings)
-        parts = self._parts(samples)
-        self.state.step += 1
-        fixed: dict[MicroBatch, _OldScores] = {}
-        updates: list[Update] = []
-        skipped = not parts or not (advantages.informative or self.reference)
-        if skipped:
-            self.state.skipped += 1
+        parts = self._parts(samples, advantages, stale)
+        if not parts or not (advantages.informative or self.reference):
+            parts_done: tuple[Part, ...] = ()
         else:
-            if len(parts) > 1:  # later minibatches are scored before the first update moves on
-                for micro in (micro for part in parts for micro in part):
-                    fixed[micro] = self._score_before_updates(
-                        micro, self._score_only(self.policy, micro), samples
-                    )
-            for part in parts * self.settings.epochs:
-                updates.append(self._update(part, samples, advantages, fixed))
+            parts_done = tuple(parts)
+        mine = self._tell([Order("step", share) for share in shares(parts_done, self.ranks.count)])
+        done = self._play(mine.parts, samples)
         return step_metrics(
             step=self.state.step,
             samples=samples,
             advantages=advantages,
-            micros=[micro for part in parts for micro in part],
-            updates=updates,
-            gaps=[one.gap for one in fixed.values()],
+            micros=[piece.micro for part in parts for piece in part],
+            updates=_updates(done),
+            gaps=gaps_in_order(done),
             seconds=time.perf_counter() - started,
         )
 
-    def _parts(self, samples: Sequence[Sample]) -> list[tuple[MicroBatch, ...]]:
-        """One tuple of micro-batches per minibatch."""
+    # -- other processes ---------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """On every rank but 0: do as rank 0 does until it ends."""
+        while True:
+            order: Order = self.ranks.deal(None)
+            if order.what == "stop":
+                return
+            self._obey(order)
+
+    def gather(self) -> None:
+        """Rank 0, before it saves or pushes: have the others take part in putting weights together.
+
+        What follows on rank 0 must go through `collect` once, as saving a checkpoint does.
+        """
+        self._tell([Order("gather")] * self.ranks.count)
+
+    def load(self, folder: Path) -> dict[str, Any]:
+        """Go on from a checkpoint, on every rank; returns its `extra`."""
+        self._tell([Order("load", folder=folder)] * self.ranks.count)
+        return load_checkpoint(folder, self, weights=self.weights)
+
+    def close(self) -> None:
+        """Let the other ranks go."""
+        self._tell([Order("stop")] * self.ranks.count)
+
+    def _tell(self, orders: Sequence[Order]) -> Order:
+        return self.ranks.deal(orders)
+
+    def _obey(self, order: Order) -> None:
+        if order.what == "step":
+            self._play(order.parts, ())
+        elif order.what == "gather":
+            collect(self)
+        elif order.folder is not None:
+            load_checkpoint(order.folder, self, weights=self.weights)
+
+    # -- a step ------------------------------------------------------------------------------
+
+    def _play(self, parts: tuple[Part, ...], samples: Sequence[Sample]) -> list[Done]:
+        """This rank's pieces; what all ranks did, on all of them."""
+        self.state.step += 1
+        if not parts:
+            self.state.skipped += 1
+            return []
+
+        def explain(micro: MicroBatch, trainer: Tensor, gap: Tensor, worst: float) -> str:
+            return _explain_gap(micro, trainer, gap, worst, samples, self.settings)
+
+        updates = Updates(
+            self.learner,
+            self.settings,
+            self.optimizer,
+            temperature=self.temperature,
+            reference=self.reference,
+            explain=explain,
+        )
+        return self.ranks.gather(updates.run(parts, self._next_rate))
+
+    def _parts(self, samples: Sequence[Sample], advantages: Advantages, stale: bool) -> list[Part]:
+        """One tuple of pieces per minibatch."""
         names = [(sample.group, sample.episode) for sample in samples]
         budget = self.settings.tokens_per_microbatch
-        parts = [
-            micro_batches(self.policy, samples, rows, budget=budget)
-            for rows in minibatches(names, self.settings.minibatches)
-        ]
-        return [part for part in parts if part]
-
-    def _update(
-        self,
-        part: tuple[MicroBatch, ...],
-        samples: Sequence[Sample],
-        advantages: Advantages,
-        fixed: dict[MicroBatch, _OldScores],
-    ) -> Update:
-        """One optimizer update on one minibatch, its gradient added up over micro-batches."""
-        weights = self._weights(part, samples, advantages)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss, metrics = 0.0, list[LossMetrics]()
-        for micro in part:
-            scores = score(self.policy, micro.batch, micro.where, temperature=self.temperature)
-            if micro not in fixed:
-                fixed[micro] = self._score_before_updates(micro, scores, samples)
-            result = self._loss(micro, scores, fixed[micro], advantages, weights)
-            result.loss.backward()  # type: ignore[no-untyped-call]
-            loss += float(result.loss.detach())
-            metrics.append(result.metrics)
-        grad_norm = torch.nn.utils.clip_grad_norm_(
-            self.policy.model.parameters(), self.settings.grad_clip, error_if_nonfinite=True
-        )
-        lr = self._warm_lr()
-        self.optimizer.step()
-        self.state.updates += 1
-        return Update(loss, float(grad_norm), lr, merge_metrics(metrics))
-
-    def _loss(
-        self,
-        micro: MicroBatch,
-        scores: Scores,
-        fixed: _OldScores,
-        advantages: Advantages,
-        weights: dict[int, float],
-    ) -> LossResult:
-        settings = self.settings
-        return policy_loss(
-            scores.logprobs,
-            fixed.old,
-            torch.tensor([advantages.values[row] for row in micro.rows]),  # (B,)
-            micro.where,
-            weights=torch.tensor([weights[row] for row in micro.rows], dtype=torch.float64),
-            ratio=settings.ratio,
-            clip_low=settings.clip_low,
-            clip_high=settings.clip_high,
-            kl=settings.kl if self.reference else "none",
-            kl_coef=settings.kl_coef,
-            ref_logprobs=fixed.reference,
-            tis_cap=settings.tis_cap,
-            engine_logprobs=micro.engine_logprobs,
-            entropy=scores.entropy,
-        )
+        parts: list[Part] = []
+        place = 0
+        for rows in minibatches(names, self.settings.minibatches):
+            micros = micro_batches(self.policy, samples, rows, budget=budget, stale=stale)
+            weights = self._weights(micros, samples, advantages)
+            pieces = [
+                Piece(
+                    place + index,
+                    micro,
+                    torch.tensor([advantages.values[row] for row in micro.rows]),  # (B,)
+                    torch.tensor([weights[row] for row in micro.rows], dtype=torch.float64),
+                )
+                for index, micro in enumerate(micros)
+            ]
+            place += len(pieces)
+            if pieces:
+                parts.append(tuple(pieces))
+        return parts
 
     def _weights(
         self,
-        part: tuple[MicroBatch, ...],
+        micros: Sequence[MicroBatch],
         samples: Sequence[Sample],
         advantages: Advantages,
     ) -> dict[int, float]:
         """The weight of each row, with the denominators of the whole minibatch."""
-        rows = [row for micro in part for row in micro.rows]
+        rows = [row for micro in micros for row in micro.rows]
         dead = {stats.group for stats in advantages.groups if stats.zero_variance}
         left_out = dead if self.settings.zero_variance == "left_out" else set[str]()
         weights = row_weights(
@@ -206,8 +223,9 @@ class GRPOTrainer:
         )
         return dict(zip(rows, weights.tolist(), strict=True))
 
-    def _warm_lr(self) -> float:
-        """Linear from lr / warmup_steps to lr, constant, linear down over the last steps."""
+    def _next_rate(self) -> float:
+        """Linear from lr / warmup_steps to lr, constant, linear down over the last steps; each call
+        counts one update."""
         share = (self.state.updates + 1) / max(1, self.settings.warmup_steps)
         if self.settings.cooldown_steps:
             left = self.settings.steps - self.state.step + 1  # this step among them
@@ -215,25 +233,22 @@ class GRPOTrainer:
         lr = self.settings.lr * min(1.0, share)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
+        self.state.updates += 1
         return lr
 
-    def _score_only(self, policy: Policy, micro: MicroBatch) -> Scores:
-        with torch.no_grad():
-            return score(policy, micro.batch, micro.where, temperature=self.temperature)
 
-    def _score_before_updates(
-        self, micro: MicroBatch, scores: Scores, samples: Sequence[Sample]
-    ) -> _OldScores:
-        """Old and reference log-probabilities, once engine and trainer are seen to agree."""
-        old = scores.logprobs.detach()
-        gap = torch.where(micro.comparable, (old - micro.engine_logprobs).abs(), 0.0)  # (B, T)
-        worst = float(gap.max())
-        if not worst <= self.settings.logprob_gap_limit:
-            raise LogprobMismatch(_explain_gap(micro, old, gap, worst, samples, self.settings))
-        reference = None
-        if self.reference is not None:
-            reference = self._score_only(self.reference, micro).logprobs
-        return _OldScores(old, reference, gap[micro.comparable])
+def _updates(done: Sequence[Done]) -> list[Update]:
+    """Each update of the step, from what all ranks report."""
+    if not done:
+        return []
+    updates = []
+    for index, (norm, rate) in enumerate(zip(done[0].norms, done[0].rates, strict=True)):
+        losses = in_order(done, index)
+        loss = 0.0
+        for one in losses:
+            loss += one.loss
+        updates.append(Update(loss, norm, rate, merge_metrics([one.metrics for one in losses])))
+    return updates
 
 
 def advantages_of(samples: Sequence[Sample], settings: GrpoSettings) -> Advantages:
@@ -247,11 +262,6 @@ def advantages_of(samples: Sequence[Sample], settings: GrpoSettings) -> Advantag
     )
 
 
-def _frozen(policy: Policy) -> Policy:
-    model = copy.deepcopy(policy.model).requires_grad_(False)
-    return dataclasses.replace(policy, model=model.eval())
-
-
 def _explain_gap(
     micro: MicroBatch,
     trainer: Tensor,
@@ -261,10 +271,13 @@ def _explain_gap(
     settings: GrpoSettings,
 ) -> str:
     row, column = divmod(int(gap.nan_to_num(nan=math.inf).argmax()), gap.shape[1])
-    sample = samples[micro.rows[row]]
+    sample = samples[micro.rows[row]] if samples else None  # only rank 0 has them
+    where = f"sample {micro.rows[row]} of the step"
+    if sample is not None:
+        where = f"episode {sample.episode!r} in group {sample.group!r}"
     return (
         f"engine and trainer disagree by {worst:.3g} (limit {settings.logprob_gap_limit:g}) on"
-        f" token {column} of episode {sample.episode!r} in group {sample.group!r}: log-probability"
+        f" token {column} of {where}: log-probability"
         f" {float(micro.engine_logprobs[row, column]):.6f} when sampled,"
         f" {float(trainer[row, column]):.6f} when trained. Same weights, temperature, top_p = 1,"
         " pixels, positions and forbidden ids on both sides? Was the token sampled after other ids"
@@ -276,8 +289,10 @@ def _explain_gap(
     )
 
 
-def _displacement(sample: Sample) -> str:
+def _displacement(sample: Sample | None) -> str:
     """What a later prompt changed in a sequence, for the message: one cause of a mismatch."""
+    if sample is None:
+        return "rank 0 knows"
     changed = [d for d in sample.stitched.divergences if d.kind != "rewrite"]
     if not changed:
         return "displaced tokens: none, every prompt repeats what was sampled"

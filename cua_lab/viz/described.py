@@ -13,7 +13,7 @@ from cua_lab.pictures import base64_text, png_bytes
 
 
 class Described(Image.Image):
-    """An image with words for whoever cannot see it."""
+    """An image with words for people who cannot see it."""
 
     alt: str = ""
 

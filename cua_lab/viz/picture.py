@@ -21,7 +21,7 @@ class Picture(Figure):
     """Use as any `Figure`; as the last line of a cell it is displayed."""
 
     alt: str | None = None
-    """What it shows, for whoever cannot see it; `None`: what its titles and labels say."""
+    """What it shows, for people who cannot see it; `None`: what its titles and labels say."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()

@@ -2,8 +2,9 @@
 
 Sections, in order: the result of each task at a glance; then for each task, those first that say
 what they read, what was learnt, what the policy does (film strips), before and after, learning
-curves and ablations; the health of training; the numbers of the machinery; one episode in the mask
-viewer, where the run left one; machine, versions, recipe.
+curves and ablations; the health of training; what failed, by cause; the gate, where one stood; the
+numbers of the machinery; one episode in the mask viewer, where the run left one; machine, versions,
+recipe.
 
 What is computed here is plain values; `static/report.html.jinja` writes the page. Invariant: every
 figure is read from the folder and none is made up here; what the run did not measure says "not
@@ -18,6 +19,8 @@ from typing import Any
 
 from cua_lab.records import Summary, TaskSummary
 from cua_lab.viz import page
+from cua_lab.viz.report_failures import Failures, failures
+from cua_lab.viz.report_gate import GateSection, gate_section
 from cua_lab.viz.report_health import Health, health
 from cua_lab.viz.report_numbers import Numbers, numbers, origin
 from cua_lab.viz.report_parts import Cell, Table, number
@@ -53,6 +56,8 @@ class Report:
     head: Head
     tasks: tuple[TaskSection, ...]
     health: Health
+    failures: Failures | None
+    gate: GateSection | None
     numbers: Numbers
     viewer: dict[str, Any] | None
     origin: tuple[Table, ...]
@@ -84,6 +89,8 @@ def report_of(run: Run) -> Report:
         head=_head(run),
         tasks=tuple(task_section(run, task) for task in run.tasks),
         health=health(run),
+        failures=failures(run),
+        gate=gate_section(run),
         numbers=numbers(summary),
         viewer=run.viewer,
         origin=origin(summary),

@@ -77,6 +77,11 @@ def episode_strip(run: Run, episode: EpisodeRow, title: str, most: int = STRIP_F
     return _strip(title, list(_turn_notes(episode_frames(run, episode))), most)
 
 
+def strip_of(title: str, frames: Sequence[Frame]) -> Strip:
+    """These frames as one episode's."""
+    return _strip(title, list(_turn_notes(frames)))
+
+
 def _one_turn(run: Run, pairs: Sequence[tuple[EpisodeRow, EpisodeRow]]) -> Iterator[Strip]:
     for index, (_, title) in enumerate(PHASES):
         frames = [(episode_frames(run, pair[index])[0], outcome(pair[index])) for pair in pairs]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cua_lab.bench import report
-from cua_lab.bench.limits import Limits, limits
+from cua_lab.bench import comparison
+from cua_lab.bench.machine_limits import Limits, limits
 from cua_lab.bench.pairs import Pair, Timing, interleaved, markdown, pairs_of
 from cua_lab.bench.parts import PARTS
 from cua_lab.errors import LabError
@@ -61,16 +61,16 @@ def test_engine_and_generate_are_timed_on_the_same_greedy_answers(
 
 def test_an_unknown_part_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(LabError, match="no part 'screen'; the parts are screenshot, "):
-        report.compare(["screen"], rounds=1)
+        comparison.compare(["screen"], rounds=1)
 
 
 def test_the_page_and_the_json_name_the_machine_and_its_limits(tmp_path: Path) -> None:
     pair = Pair("stitch", "24 turns", Timing("ours", (1.0,)), Timing("peer", (2.0,)))
     machine = {"cpu": "a chip", "cores": 2, "memory_gib": 8.0}
-    found = report.Comparison(
+    found = comparison.Comparison(
         (pair,), Limits(100, 10, 0.05, 20), machine, {"torch": "2", "python": "3"}
     )
-    page, data = report.write_comparison(found, tmp_path / "bench")
+    page, data = comparison.write_comparison(found, tmp_path / "bench")
     assert "a chip, 2 cores" in page.read_text()
     assert "| stitch | 24 turns |" in page.read_text()
     assert json.loads(data.read_text())["limits"]["gflops"] == 100

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cua_lab.dataset.checks import Rules
+from cua_lab.dataset.data_checks import Rules
 from cua_lab.dataset.quality import judge_rows
 from cua_lab.dataset.web_pages import DOM_BOXES, page_samples
 

@@ -17,6 +17,7 @@ from tests.cli.support_cli import Ended, cua_lab
 Run = Callable[..., Ended]
 
 MISTAKES: dict[str, list[list[str]]] = {
+    "audit verify": [["absent"], ["FOLDER"], ["FILE/under"]],
     "bench compare": [["nope"], ["stitch", "--rounds", "0"]],
     "bench stitch": [["--repeats", "0"], ["--repeats", "x"]],
     "bench browser": [["--actions", "0"], ["--desktops", "99"]],
@@ -94,7 +95,7 @@ MISTAKES: dict[str, list[list[str]]] = {
         ["--env", "no.such.env", "--model", "FOLDER"],
         ["--env", "lab", "--model", "absent"],
         ["--env", "lab", "--model", "FOLDER", "--args", "{"],
-        ["FILE", "--model", "FOLDER", "--asking", "BINARY"],
+        ["FILE", "--model", "FOLDER", "--prompt-format", "BINARY"],
     ],
     "miles": [
         ["--recipe", "absent.yaml"],
@@ -106,6 +107,13 @@ MISTAKES: dict[str, list[list[str]]] = {
         ["--set", "train.nope=1"],
     ],
     "recipes": [["--nope"]],
+    "new": [
+        ["My-Env"],
+        ["json"],
+        ["FOLDER"],
+        ["fresh", "--page", "absent"],
+        ["fresh", "--page", "BINARY"],
+    ],
     "report": [["absent"], ["FILE"], ["FOLDER"], ["BROKENRUN"], ["RUN", "--out", "FOLDER"]],
     "run": [
         ["--recipe", "nope"],
@@ -138,6 +146,13 @@ MISTAKES: dict[str, list[list[str]]] = {
         ["--data", "FOLDER"],
         ["--data", "BINARY"],
         ["--data", "FILE", "--name", "../x", "--overwrite"],
+    ],
+    "show": [
+        ["absent"],
+        ["FOLDER"],
+        ["BROKENRUN"],
+        ["RUN", "--episode", "nope"],
+        ["RUN", "--best", "--failures"],
     ],
     "smoke": [["--set", "x"], ["--set", "grpo.steps=-1"]],
 }

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import cua_lab.cli.commands  # noqa: F401  (registers the commands)
 from cua_lab.cli import app
 from cua_lab.errors import LabError
-from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import build_policy
+from cua_lab.policy.shape import Shape
 from cua_lab.policy.tokenizer import Corpus
 from cua_lab.serving import launch
 

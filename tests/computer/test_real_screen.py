@@ -371,14 +371,15 @@ def test_a_frozen_server_is_dead_in_bounded_time_and_one_that_restarts_is_found_
                     await tool._persistently(tool._read)
         finally:
             os.kill(desktop.pids[0], signal.SIGCONT)
-        await desktop.close()
-        with pytest.raises(DeadScreen):
-            await tool.execute({"action": "screenshot"})
-        # The same port, another size: what a restarted desktop or a resized screen looks like.
-        async with ChromiumDesktop(200, 180, port=port):
-            shapes.append(pixels(await tool.execute({"action": "screenshot"})).shape)
-            inside = await tool.execute({"action": "click", "x": 199, "y": 179})
-            outside = await tool.execute({"action": "click", "x": 200, "y": 0})
+        with desktop.hold_port():
+            await desktop.close()
+            with pytest.raises(DeadScreen):
+                await tool.execute({"action": "screenshot"})
+            # The same port, another size: a restarted desktop or a resized screen look like that.
+            async with ChromiumDesktop(200, 180, port=port):
+                shapes.append(pixels(await tool.execute({"action": "screenshot"})).shape)
+                inside = await tool.execute({"action": "click", "x": 199, "y": 179})
+                outside = await tool.execute({"action": "click", "x": 200, "y": 0})
         await client.close()
         return shapes, inside.isError, outside.isError
 

@@ -1,7 +1,7 @@
 """What the article's filter does to samples that ours accepts, and the other way round."""
 
 from cua_lab.dataset.article_filter import compare
-from cua_lab.dataset.checks import Rules
+from cua_lab.dataset.data_checks import Rules
 
 from .conftest import draw_screen
 

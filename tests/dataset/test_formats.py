@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from cua_lab.dataset.checks import Rules
+from cua_lab.dataset.data_checks import Rules
 from cua_lab.dataset.formats import convert_file, read_public, readers
 from cua_lab.dataset.formats.agentnet import read_task as read_agentnet
 from cua_lab.dataset.formats.aguvis import read_conversation

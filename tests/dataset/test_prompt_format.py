@@ -9,7 +9,7 @@ import pytest
 from cua_lab.computer.config import ToolConfig
 from cua_lab.computer.schema import tool_schema
 from cua_lab.dataset.grounding import from_row
-from cua_lab.dataset.prompt_format import PromptFormat, asking_of, load_asking
+from cua_lab.dataset.prompt_format import PromptFormat, prompt_format_of, read_prompt_format
 from cua_lab.errors import LabError
 from cua_lab.policy.vision import QWEN2_5_VL
 
@@ -29,14 +29,14 @@ def sample(**changes):
     return from_row(row | changes)
 
 
-def call(asking: PromptFormat, one, size=(1920, 1080)) -> dict:
-    return json.loads(asking.answer(one, size)["tool_calls"][0]["function"]["arguments"])
+def call(prompt_format: PromptFormat, one, size=(1920, 1080)) -> dict:
+    return json.loads(prompt_format.answer(one, size)["tool_calls"][0]["function"]["arguments"])
 
 
 @pytest.mark.parametrize("point", [(0, 0), (1919, 1079), (412, 87), (961, 540)])
-@pytest.mark.parametrize("asking", [CLICK, PIXELS], ids=["0-1000", "pixels"])
-def test_what_is_read_is_the_point_that_was_said(asking, point) -> None:
-    read = asking.read(call(asking, sample(coordinates=list(point))), (1920, 1080))
+@pytest.mark.parametrize("prompt_format", [CLICK, PIXELS], ids=["0-1000", "pixels"])
+def test_what_is_read_is_the_point_that_was_said(prompt_format, point) -> None:
+    read = prompt_format.read(call(prompt_format, sample(coordinates=list(point))), (1920, 1080))
     assert read == pytest.approx((point[0] / 1920, point[1] / 1080), abs=0.0015)
 
 
@@ -88,12 +88,12 @@ def test_actions_without_a_point_and_with_two_are_said_as_the_tool_takes_them() 
 
 
 def test_a_folder_remembers_how_its_policy_is_asked(tmp_path) -> None:
-    for asking in (CLICK, PIXELS):
-        asking.save(tmp_path)
-        assert load_asking(tmp_path) == asking
-    (tmp_path / "asking.json").write_text("{}")
+    for prompt_format in (CLICK, PIXELS):
+        prompt_format.save(tmp_path)
+        assert read_prompt_format(tmp_path) == prompt_format
+    (tmp_path / "prompt_format.json").write_text("{}")
     with pytest.raises(LabError, match="cannot be read"):
-        load_asking(tmp_path)
+        read_prompt_format(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -111,14 +111,14 @@ def test_all_of_a_tool_that_changes_its_schema_is_remembered(tmp_path, change) -
     """A policy trained with one key a call and asked with the default said no valid call."""
     tool = replace(ToolConfig(coordinate_space="0-1000"), **change)
     policy = SimpleNamespace(coordinate_space="0-1000", vision=None)
-    asking_of(policy, tool=tool, first_screenshot=False).save(tmp_path)
-    again = load_asking(tmp_path)
+    prompt_format_of(policy, tool=tool, first_screenshot=False).save(tmp_path)
+    again = read_prompt_format(tmp_path)
     assert again.tools((128, 128)) == [tool_schema(tool, (128, 128))]
     assert again.config.screenshot_width == tool.screenshot_width
     assert again.first_screenshot is False
 
 
-def test_a_file_of_before_that_is_read_with_the_tools_defaults(tmp_path) -> None:
+def test_a_file_of_an_earlier_name_is_read_with_the_tools_defaults(tmp_path) -> None:
     old = {"space": "0-1000", "system": "Use it.", "actions": ["click"], "geometry": None}
     (tmp_path / "asking.json").write_text(json.dumps(old))
-    assert load_asking(tmp_path) == PromptFormat(system="Use it.", actions=("click",))
+    assert read_prompt_format(tmp_path) == PromptFormat(system="Use it.", actions=("click",))

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageFile
 
-from cua_lab.dataset.checks import REASONS, Rules
+from cua_lab.dataset.data_checks import REASONS, Rules
 from cua_lab.dataset.quality import QualityFilter, check_file, judge_rows
 from cua_lab.errors import LabError
 from cua_lab.viz.quality_plot import write_reasons
@@ -197,9 +197,9 @@ def test_nothing_is_left_behind_when_the_run_is_stopped(shots, good_row, monkeyp
 
 
 def test_an_overlong_line_is_skipped_and_the_next_one_read(shots, good_row, monkeypatch):
-    from cua_lab.dataset import files
+    from cua_lab.dataset import jsonl
 
-    monkeypatch.setattr(files.bounded_lines, "__defaults__", (600,))
+    monkeypatch.setattr(jsonl.bounded_lines, "__defaults__", (600,))
     long = json.dumps(good_row | {"note": "x" * 5000}).encode()
     report = check_file(write(shots / "rows.jsonl", [long, json.dumps(good_row).encode()]))
     assert report.reasons == {"row_too_long": 1}

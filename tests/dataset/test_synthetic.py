@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from cua_lab.dataset.checks import Rules
+from cua_lab.dataset.data_checks import Rules
 from cua_lab.dataset.quality import judge_rows
 from cua_lab.dataset.synthetic import targets_samples, todo_samples
 from cua_lab.dataset.web_pages import page_samples

@@ -21,7 +21,7 @@ from cua_lab.demonstrators.demos import (
     demo_stream,
 )
 from cua_lab.desktop.apps import Game2048, boards2048
-from cua_lab.desktop.apps.reading import LETTERS, board_thought, keys_along
+from cua_lab.desktop.apps.transcripts import LETTERS, board_thought, keys_along
 from cua_lab.errors import LabError
 
 TOOL = tool_schema(ToolConfig(coordinate_space="0-1000", max_keys_per_call=20), (128, 128))

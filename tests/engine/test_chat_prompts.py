@@ -33,7 +33,7 @@ def test_images_stand_where_the_template_puts_them(tiny: Policy) -> None:
     pad = tiny.image_token_id
     assert prompt.image_starts == (ids.index(pad),)
     assert (prompt.ids == pad).sum() == prompt.images[0].tokens == 4
-    assert (prompt.keyed[prompt.ids == pad] == prompt.images[0].key).all()
+    assert (prompt.cache_ids[prompt.ids == pad] == prompt.images[0].key).all()
     assert len(prompt) == len(ids) + 3
 
 

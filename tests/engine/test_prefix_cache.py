@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from cua_lab.engine.prefix_cache import PrefixCache, common_prefix
 
 
-def entry(*keyed: int) -> tuple[np.ndarray, torch.Tensor]:
+def entry(*cache_ids: int) -> tuple[np.ndarray, torch.Tensor]:
     """A sequence and a KV of 8 bytes a token."""
-    return np.array(keyed, dtype=np.int64), torch.zeros(2, 1, 1, len(keyed), 1)
+    return np.array(cache_ids, dtype=np.int64), torch.zeros(2, 1, 1, len(cache_ids), 1)
 
 
 @given(st.lists(st.integers(-2, 2)), st.lists(st.integers(-2, 2)))

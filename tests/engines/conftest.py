@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cua_lab.demonstrators.demos import corpus_of
-from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy, load_policy
+from cua_lab.policy.shape import Shape
 from cua_lab.recipes import load_recipe
 from cua_lab.recipes.settings import SftSettings
 from cua_lab.run.stage_context import StageContext, build_stage, demonstrator_of

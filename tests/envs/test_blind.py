@@ -5,7 +5,7 @@ import random
 import pytest
 
 from cua_lab.desktop.apps import Game2048, boards2048, rules2048
-from cua_lab.desktop.apps.reading import board_thought, keys_along
+from cua_lab.desktop.apps.transcripts import board_thought, keys_along
 from cua_lab.envs.browser.env import env as browser
 from cua_lab.envs.lab import blind
 from cua_lab.envs.lab.env import env as lab

@@ -14,7 +14,7 @@ from cua_lab.demonstrators import recorder
 from cua_lab.demonstrators.demos import PromptContext
 from cua_lab.demonstrators.expert_play import expert_config
 from cua_lab.desktop.apps import Todo
-from cua_lab.desktop.apps.reading import board_transcript
+from cua_lab.desktop.apps.transcripts import board_transcript
 from cua_lab.envs.browser import env as browser
 from cua_lab.envs.browser.env import PAGES, BrowserEnvironment
 from cua_lab.envs.browser_screen import BrowserScreen

@@ -9,7 +9,7 @@ from hud.eval.run import rollout
 
 from cua_lab.computer.config import ToolConfig
 from cua_lab.desktop.apps import Targets, Todo, boards2048, rules2048
-from cua_lab.desktop.apps.reading import board_transcript
+from cua_lab.desktop.apps.transcripts import board_transcript
 from cua_lab.envs.lab.env import LabEnvironment, build
 from cua_lab.envs.lab.tasks import tasks
 from cua_lab.play.agent import LabAgent, LabAgentConfig

@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from cua_lab.cli import commands  # noqa: F401  (registers the commands)
-from cua_lab.cli.app import app
+from cua_lab.cli.root import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

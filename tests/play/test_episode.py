@@ -137,17 +137,13 @@ def test_reward_and_failure_exclude_each_other() -> None:
 def test_which_slot_plays_what_does_not_depend_on_time() -> None:
     order: list[tuple[int, int]] = []
 
-    def plan(index: int) -> Any:
-        async def run(slot: int) -> int:
-            await asyncio.sleep(0.001 * ((index * 7) % 5))
-            order.append((index, slot))
-            return index
-
-        return run
+    async def play_one(index: int, slot: int) -> int:
+        await asyncio.sleep(0.001 * ((index * 7) % 5))
+        order.append((index, slot))
+        return index
 
     left: list[int] = []
-    plans = [plan(index) for index in range(7)]
-    results = asyncio.run(play_slots(plans, concurrency=3, leave=left.append))
+    results = asyncio.run(play_slots(range(7), play_one, concurrency=3, leave=left.append))
     assert results == list(range(7))
     assert dict(order) == {index: index % 3 for index in range(7)}
     assert sorted(left) == [0, 1, 2]
@@ -157,11 +153,11 @@ def test_a_slot_leaves_even_when_its_episode_breaks() -> None:
     """A round of the engine that waits for a dead slot would wait forever."""
     left: list[int] = []
 
-    async def broken(slot: int) -> None:
+    async def broken(plan: str, slot: int) -> None:
         raise RuntimeError("boom")
 
     with pytest.raises(ExceptionGroup):
-        asyncio.run(play_slots([broken], concurrency=4, leave=left.append))
+        asyncio.run(play_slots(["plan"], broken, concurrency=4, leave=left.append))
     assert left == [0]
 
 

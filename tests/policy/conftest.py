@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy
+from cua_lab.policy.shape import Shape
 from cua_lab.policy.template import call_text, render_text
 from cua_lab.policy.tokenizer import Corpus, phrases_of, train_tokenizer
 

@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 
 from cua_lab.engine.engine import Engine
 from cua_lab.errors import LabError
-from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy, load_policy
+from cua_lab.policy.shape import Shape
 from cua_lab.policy.tokenizer import Corpus
 from cua_lab.policy.weights import weights_for
 from cua_lab.serving.server import create_app

@@ -46,7 +46,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy that makes valid calls now and then."""
     setup = setup_of()
     player = demonstrator_of(setup)
-    policy = build_policy(setup.stage.policy.shape(), corpus_of((player,)), seed=3)
+    policy = build_policy(setup.stage.policy, corpus_of((player,)), seed=3)
     sft(
         policy, player, SftSettings(steps=60, batch=16, demonstrations=128, lr=4e-3), progress=False
     )

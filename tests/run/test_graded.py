@@ -4,7 +4,7 @@ import pytest
 
 from cua_lab.errors import LabError
 from cua_lab.play.episode import Episode
-from cua_lab.run.graded import GradedSteps, causes_of, check_graded
+from cua_lab.run.graded import GradedSteps, check_graded
 from cua_lab.run.tally import Tally
 
 
@@ -31,15 +31,6 @@ def test_an_evaluation_without_a_graded_episode_stops_at_once() -> None:
     check_graded([], "nothing was asked for")
     with pytest.raises(LabError, match="before: none of 3"):
         check_graded(DEAD, "before")
-
-
-def test_causes_that_differ_in_numbers_are_one() -> None:
-    errors = ["port 5901 at 0x7f1a", "port 5902 at 0x7f2b", "grader  died", None]
-    assert causes_of(map(failed, errors)) == [
-        (2, "port 5901 at 0x7f1a"),
-        (1, "grader died"),
-        (1, "no reason given"),
-    ]
 
 
 def test_an_episode_that_training_wrote_off_is_counted_as_failed() -> None:

@@ -27,6 +27,7 @@ SUMMARY = {
     "logprob_gap_max",
     "first_ratio_max_error",
     "episodes",
+    "failures",
     "divergences",
     "tokens",
     "seconds",

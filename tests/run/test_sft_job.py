@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from cua_lab.dataset.grounding import read_samples
 from cua_lab.dataset.predict import predict_with_policy, questions_of
-from cua_lab.dataset.prompt_format import load_asking
+from cua_lab.dataset.prompt_format import read_prompt_format
 from cua_lab.errors import LabError
 from cua_lab.files import watch_faults
 from cua_lab.policy.policy import load_policy
@@ -90,7 +90,7 @@ def test_the_export_is_a_plain_checkpoint_that_remembers_how_it_is_asked(file, t
     run_sft(recipe("lora.r=4"), file, RunFolder.create(tmp_path, resume=False))
     served = load_policy(tmp_path / "model")
     assert not any("lora" in name for name in served.model.state_dict())
-    assert load_asking(tmp_path / "model").actions == ("click",)
+    assert read_prompt_format(tmp_path / "model").actions == ("click",)
     adapter = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
     assert (adapter["r"], adapter["lora_alpha"]) == (4, 32)
     checkpoint = next((tmp_path / "checkpoint").iterdir())
@@ -119,11 +119,14 @@ def test_qwen2_5_vl_learns_pixels_of_the_resized_image_with_a_template_that_know
         run_sft(recipe(start), file, RunFolder.create(tmp_path / "own", resume=False))
     chosen = recipe(start, "model.chat_template=lab", "lora.r=4", "train.steps=2")
     run_sft(chosen, file, RunFolder.create(tmp_path / "run", resume=False))
-    served, asking = load_policy(tmp_path / "run/model"), load_asking(tmp_path / "run/model")
+    served, prompt_format = (
+        load_policy(tmp_path / "run/model"),
+        read_prompt_format(tmp_path / "run/model"),
+    )
     assert served.family == "qwen2_5_vl"
     assert "tool_call" in served.tokenizer.chat_template
-    assert asking.space == "pixels"
-    assert asking.view((96, 96)).screen == (84, 84)
+    assert prompt_format.space == "pixels"
+    assert prompt_format.view((96, 96)).screen == (84, 84)
     questions = questions_of(list(read_samples(file))[:2], file.parent)
-    points = asyncio.run(predict_with_policy(served, questions, asking))
+    points = asyncio.run(predict_with_policy(served, questions, prompt_format))
     assert len(points) == 2

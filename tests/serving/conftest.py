@@ -11,8 +11,8 @@ from PIL import Image
 
 from cua_lab.engine.engine import Engine
 from cua_lab.engine.generation import Generation
-from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy, load_policy
+from cua_lab.policy.shape import Shape
 from cua_lab.policy.tokenizer import Corpus
 from tests.policy.conftest import corpus, qwen25_checkpoint  # noqa: F401  (fixtures)
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from cua_lab.engine.decoder import Decoder
-from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy
+from cua_lab.policy.shape import Shape
 from cua_lab.policy.tokenizer import Corpus
 
 

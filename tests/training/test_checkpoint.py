@@ -131,8 +131,8 @@ def test_saving_a_step_again_replaces_it(tmp_path):
 
 
 def test_another_network_is_refused_in_words(tmp_path):
-    from cua_lab.policy.model import Shape
     from cua_lab.policy.policy import build_policy
+    from cua_lab.policy.shape import Shape
     from cua_lab.policy.tokenizer import Corpus
 
     saved(tmp_path)

@@ -9,8 +9,9 @@ import torch
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import load_policy
 from cua_lab.policy.scoring import collate, score
-from cua_lab.recipes.sft_recipe import ModelSettings, TrainSettings
-from cua_lab.training.finetune import precision_of, rate_at
+from cua_lab.recipes.sft_recipe import TrainSettings
+from cua_lab.training.finetune import rate_at
+from cua_lab.training.precision import precision_of
 from tests.support_sft import draw, trainer
 
 
@@ -70,14 +71,14 @@ def test_the_rate_rises_and_follows_a_cosine() -> None:
 
 
 def test_what_learns_is_kept_in_float32() -> None:
-    cpu = precision_of(ModelSettings(device="cpu"))
+    cpu = precision_of("cpu", "auto", section="model")
     assert (cpu.device, cpu.bfloat16) == ("cpu", False)
-    wanted = precision_of(ModelSettings(device="cpu", precision="bfloat16"))
+    wanted = precision_of("cpu", "bfloat16", section="model")
     assert wanted.stored(frozen=True) == "bfloat16"
     assert wanted.stored(frozen=False) == "float32"
     if not torch.cuda.is_available():
         with pytest.raises(LabError, match="finds no GPU"):
-            precision_of(ModelSettings(device="cuda"))
+            precision_of("cuda", "auto", section="model")
 
 
 def test_bfloat16_arithmetic_trains_and_scores_in_float32(file: Path) -> None:

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import Policy, load_policy
 from cua_lab.policy.scoring import collate, score
-from cua_lab.recipes.sft_recipe import LoraSettings
+from cua_lab.recipes.trainer_settings import LoraSettings
 from cua_lab.run.sft_job import export
 from cua_lab.training.finetune import Finetune
 from cua_lab.training.lora import Adapter, attach
@@ -127,16 +127,16 @@ def test_a_matrix_that_two_layers_share_gets_no_adapter(file: Path, target: str)
 
 def test_a_merge_that_moves_a_row_is_not_exported(file: Path, tmp_path: Path) -> None:
     """One row is scored before and after: a merge has no other witness."""
-    made, asking, adapter = trainer(file, "lora.r=4")
+    made, prompt_format, adapter = trainer(file, "lora.r=4")
     shaken(adapter)
     scores = [made.probe(), made.probe() + 0.01]
     with pytest.raises(LabError, match=r"moved a log-probability .* by 0\.01"):
-        export(made.policy, asking, tmp_path, adapter, probe=lambda: scores.pop(0))
+        export(made.policy, prompt_format, tmp_path, adapter, probe=lambda: scores.pop(0))
     assert (tmp_path / "adapter" / "adapter_model.safetensors").is_file()
     assert not (tmp_path / "model").exists()
-    again, asking, adapter = trainer(file, "lora.r=4")
+    again, prompt_format, adapter = trainer(file, "lora.r=4")
     shaken(adapter)
-    export(again.policy, asking, tmp_path, adapter, probe=again.probe)
+    export(again.policy, prompt_format, tmp_path, adapter, probe=again.probe)
     assert (tmp_path / "model" / "config.json").is_file()
 
 

@@ -38,7 +38,7 @@ def test_exactly_the_call_and_its_end_carry_loss(file: Path, data: SftDataset) -
     for index in (0, 5):
         item = data.example(index)
         arguments = json.loads(
-            data.reader.asking.answer(samples[index], (96, 96))["tool_calls"][0]["function"][
+            data.reader.prompt_format.answer(samples[index], (96, 96))["tool_calls"][0]["function"][
                 "arguments"
             ]
         )
@@ -72,7 +72,7 @@ def test_a_click_may_be_taught_at_the_middle_of_its_box(file: Path) -> None:
     sample = next(read_samples(file))
     reader = trainer(file, "data.point=box_centre")[0]._data.reader
     call = reader.conversation(0)[0][-1]["tool_calls"][0]["function"]["arguments"]
-    x, y = reader.asking.read(json.loads(call), (96, 96))
+    x, y = reader.prompt_format.read(json.loads(call), (96, 96))
     x0, y0, x1, y1 = sample.box_unit
     assert (x, y) == pytest.approx(((x0 + x1) / 2, (y0 + y1) / 2), abs=1 / 96)
 
@@ -126,7 +126,7 @@ def test_a_curriculum_begins_with_the_easy_rows(file: Path, data: SftDataset) ->
         for s in samples[6:]
     ]
     other = variant(file, "mixed.jsonl", [*(s.to_row() for s in samples[:6]), *hard])
-    rows = read_training_rows(other, data.reader.asking, space=None)
+    rows = read_training_rows(other, data.reader.prompt_format, space=None)
     settings = DataSettings(order="curriculum", medium_from=0.5, hard_from=0.5, review=0.0)
     drawn = list(batches(rows, settings, count=10, size=4, seed=0))
     assert {i for batch in drawn[:5] for i in batch} <= set(range(6))

@@ -13,9 +13,9 @@ from cua_lab.demonstrators.demos import (
     ReadingPlayer,
     corpus_of,
 )
-from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy
 from cua_lab.policy.scoring import Example
+from cua_lab.policy.shape import Shape
 from cua_lab.policy.template import call_text, encode
 from cua_lab.recipes.settings import SftSettings
 from cua_lab.training.probe import probe, read_call

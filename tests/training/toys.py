@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from cua_lab.policy.model import Shape
 from cua_lab.policy.policy import Policy, build_policy
 from cua_lab.policy.scoring import Example, collate, masked_logits, policy_forward
+from cua_lab.policy.shape import Shape
 from cua_lab.policy.tokenizer import Corpus
 from cua_lab.stitching.codec import codec_from_tokenizer
 from cua_lab.stitching.episode_images import episode_images

@@ -5,7 +5,7 @@ import io
 import pytest
 from PIL import Image
 
-from cua_lab.dataset.checks import Rules
+from cua_lab.dataset.data_checks import Rules
 from cua_lab.dataset.quality import Verdict, judge_rows
 from cua_lab.viz.picture_wall import picture_wall
 

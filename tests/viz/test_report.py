@@ -32,6 +32,26 @@ def html(folder):
     return report_html(read_run(folder))
 
 
+def test_failures_are_counted_by_cause_and_the_first_of_each_is_a_film_strip(tmp_path):
+    run = read_run(write_run(tmp_path / "run"))
+    assert "What failed" not in report_html(run), "nothing did"
+    pictured, other = (e for e in run.episodes if e.task == GAME and e.pictured)
+    dead = {"reward": None, "success": None, "status": "failed"}
+    failed = [
+        replace(pictured, **dead, error="no frame within 10 s", episode="a", phase="grpo"),
+        replace(other, **dead, error="no frame within 3 s", episode="b", turns=(), phase="grpo"),
+        replace(other, **dead, error="<b>the grader</b> died", episode="c", turns=()),
+    ]
+    html = report_html(replace(run, episodes=run.episodes + tuple(failed)))
+    section = html[html.index("<h2>What failed</h2>") : html.index("<h2>The numbers</h2>")]
+    assert f"3 of {len(run.episodes) + 3} episodes on record failed" in section
+    rows = re.findall(r'scope="row">(.*?)</th><td class="n">(\d+)</td>', section)
+    assert rows == [("no frame within 10 s", "2"), ("&lt;b&gt;the grader&lt;/b&gt; died", "1")]
+    assert "First of: no frame within 10 s (a)" in section
+    assert section.count("<li>") == len(pictured.turns), "the strip of the first, and no other"
+    assert "First of: &lt;b&gt;the grader&lt;/b&gt; died: " in section, "it left no screenshot"
+
+
 def test_the_task_that_proves_vision_comes_first(html):
     assert html.index(f"<h2>{CLICK}</h2>") < html.index(f"<h2>{GAME}</h2>")
 

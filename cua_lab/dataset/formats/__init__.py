@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cua_lab.dataset.files import dumps, show
 from cua_lab.dataset.formats import agentnet, aguvis, osworld, screenspot, webarena
 from cua_lab.dataset.formats.fields import Row
+from cua_lab.dataset.jsonl import dumps, show
 from cua_lab.errors import LabError
 from cua_lab.files import read_text, writing
 

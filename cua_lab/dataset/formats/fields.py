@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cua_lab.dataset.files import show
+from cua_lab.dataset.jsonl import show
 from cua_lab.errors import LabError
 
 Row = dict[str, Any]

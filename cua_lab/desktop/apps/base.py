@@ -1,7 +1,7 @@
 """What the lab's apps share: drawing once per change, and refusing screens that are too small.
 
-Invariant: whoever changes something visible calls `_touch`; `draw` then paints a new image, and
-otherwise returns the last one.
+Invariant: a method that changes something visible calls `_touch`; `draw` then paints a new image,
+and otherwise returns the last one.
 """
 
 from __future__ import annotations

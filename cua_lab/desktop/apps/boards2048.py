@@ -15,22 +15,21 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import TypeAlias
 
 from cua_lab.desktop.apps import rules2048
-from cua_lab.desktop.apps.reading import largest_pair
-from cua_lab.desktop.apps.rules2048 import DIRECTIONS, SIDE, Board, Direction
+from cua_lab.desktop.apps.rules2048 import DIRECTIONS, SIDE, Board, Direction, Row
+from cua_lab.desktop.apps.transcripts import largest_pair
 from cua_lab.errors import LabError
 
 MOST_MERGES = 3
-"""A board takes 0.04, 1 and 60 ms to find with 1, 2 and 3 merges; 4 would take seconds."""
+"""A board takes 0.1, 2 and 30 ms to find with 1, 2 and 3 merges; 4 would take seconds."""
 SMALL = (2, 4, 8)
 CLUTTER = (2, 6)
 """Fewest and most small tiles."""
 SPAWNED = (2, 4)
 PLAYED = (15, 60)
 """Fewest and most random keys before a mid-game board."""
-
-_moved = lru_cache(maxsize=1 << 16)(rules2048.move)
 
 
 @lru_cache(maxsize=4096)
@@ -103,10 +102,12 @@ def winning_keys(board: Board, target: int, keys: int) -> list[tuple[Direction, 
         return [()]
     if keys == 0 or not _enough(board, target, keys):
         return []
+    if keys == 1:
+        return [(key,) for key in _last_keys(*_made_along(board, target))]
     return [
         (key, *rest)
         for key in DIRECTIONS
-        for rest in winning_keys(_moved(board, key)[0], target, keys - 1)
+        for rest in winning_keys(rules2048.move(board, key)[0], target, keys - 1)
     ]
 
 
@@ -122,24 +123,80 @@ def _is_sure(board: Board, target: int, keys: int) -> bool:
     return certain == possible and len(certain) == 2**keys
 
 
-def _outcomes(
-    board: Board, target: int, keys: int
-) -> tuple[frozenset[tuple[Direction, ...]], frozenset[tuple[Direction, ...]]]:
+Sequences: TypeAlias = frozenset[tuple[Direction, ...]]
+
+
+def _outcomes(board: Board, target: int, keys: int) -> tuple[Sequences, Sequences]:
     """The sequences that win with every spawn, and those that win with some spawn."""
+    if keys == 1:
+        last = frozenset((key,) for key in _last_keys(*_made_along(board, target)))
+        return last, last
     certain: set[tuple[Direction, ...]] = set()
     possible: set[tuple[Direction, ...]] = set()
     for key in DIRECTIONS:
-        pushed = _moved(board, key)[0]
-        if keys == 1:
-            if any(target in row for row in pushed):
-                certain.add((key,))
-                possible.add((key,))
-            continue
-        after = [board] if pushed == board else list(_spawned(pushed))
-        found = [_outcomes(each, target, keys - 1) for each in after]
-        certain |= {(key, *rest) for rest in frozenset.intersection(*(f[0] for f in found))}
-        possible |= {(key, *rest) for rest in frozenset.union(*(f[1] for f in found))}
+        pushed = rules2048.move(board, key)[0]
+        always, sometimes = (
+            _outcomes(board, target, keys - 1)
+            if pushed == board
+            else _outcomes_after_spawn(pushed, target, keys - 1)
+        )
+        certain |= {(key, *rest) for rest in always}
+        possible |= {(key, *rest) for rest in sometimes}
     return frozenset(certain), frozenset(possible)
+
+
+def _outcomes_after_spawn(board: Board, target: int, keys: int) -> tuple[Sequences, Sequences]:
+    """`_outcomes` with every, and with some, next tile."""
+    if keys == 1:  # 160 boards of a start: a spawn changes one row and one column of each
+        made = list(_made_after_spawn(board, target))
+        every = (all(rows for rows, _ in made), all(columns for _, columns in made))
+        some = (any(rows for rows, _ in made), any(columns for _, columns in made))
+        always, sometimes = (frozenset((k,) for k in _last_keys(*axes)) for axes in (every, some))
+        return always, sometimes
+    found = [_outcomes(each, target, keys) for each in _spawned(board)]
+    return (
+        frozenset.intersection(*(always for always, _ in found)),
+        frozenset.union(*(sometimes for _, sometimes in found)),
+    )
+
+
+def _last_keys(rows: bool, columns: bool) -> tuple[Direction, ...]:
+    """The keys along the axes on which one key makes the target."""
+    return (("left", "right") if rows else ()) + (("up", "down") if columns else ())
+
+
+@lru_cache(maxsize=1 << 16)
+def _made(line: Row, target: int) -> bool:
+    """Whether the line holds the target once it is pushed, to either end."""
+    return target in rules2048.slide(line)[0]
+
+
+def _made_along(board: Board, target: int) -> tuple[bool, bool]:
+    """The same of any row, and of any column."""
+    rows, columns = (any(_made(line, target) for line in lines) for lines in _lines(board))
+    return rows, columns
+
+
+def _made_after_spawn(board: Board, target: int) -> Iterator[tuple[bool, bool]]:
+    """`_made_along` of the board with each tile that may come next."""
+    rows, columns = _lines(board)
+    in_rows, in_columns = ([_made(line, target) for line in lines] for lines in (rows, columns))
+    for r, row in enumerate(rows):
+        other_rows = sum(in_rows) > in_rows[r]
+        for c in range(SIDE):
+            if row[c]:
+                continue
+            other_columns = sum(in_columns) > in_columns[c]
+            for tile in SPAWNED:
+                yield (
+                    other_rows or _made((*row[:c], tile, *row[c + 1 :]), target),
+                    other_columns or _made((*columns[c][:r], tile, *columns[c][r + 1 :]), target),
+                )
+
+
+def _lines(board: Board) -> tuple[Board, Board]:
+    """Its rows, and its columns."""
+    return board, tuple(zip(*board, strict=True))
 
 
 def _spawned(board: Board) -> Iterator[Board]:

@@ -18,6 +18,7 @@ from cua_lab.desktop import keysyms
 from cua_lab.desktop.apps import boards2048, paint, rules2048
 from cua_lab.desktop.apps.base import Painted
 from cua_lab.desktop.geometry import Box
+from cua_lab.desktop.screen_context import Element
 from cua_lab.errors import LabError
 
 KEYS: dict[int, rules2048.Direction] = {
@@ -103,6 +104,14 @@ class Game2048(Painted):
         if len(self.boards) < REMEMBERED:
             self.boards.append(self.board)
         return changed
+
+    def element_at(self, at: tuple[int, int]) -> Element | None:
+        """Nothing reacts to a click."""
+        return None
+
+    def focused_element(self) -> Element | None:
+        """The game as a whole has the keys."""
+        return None
 
     def pointer(self, x: int, y: int, buttons: int) -> None:
         """The game is played with keys."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, TypeAlias, get_args
 
@@ -23,6 +24,11 @@ EMPTY: Board = ((0,) * SIDE,) * SIDE
 
 def slide(row: Sequence[int]) -> tuple[Row, int]:
     """A row pushed to the left, and the points of its merges."""
+    return _slid(tuple(row))
+
+
+@lru_cache(maxsize=1 << 16)  # few rows come up in play, each of them all the time
+def _slid(row: Row) -> tuple[Row, int]:
     tiles = [value for value in row if value]
     pushed: list[int] = []
     gained = 0

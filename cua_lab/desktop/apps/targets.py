@@ -19,6 +19,7 @@ from cua_lab.desktop import app as masks
 from cua_lab.desktop.apps import paint
 from cua_lab.desktop.apps.base import Painted
 from cua_lab.desktop.geometry import Box
+from cua_lab.desktop.screen_context import Element
 from cua_lab.errors import LabError
 
 BACKGROUND: paint.Colour = (243, 244, 246)
@@ -141,6 +142,17 @@ class Targets(Painted):
     def hit(self) -> bool:
         """Whether the last click was inside the target's box."""
         return self.last_click is not None and self.target.box.contains(*self.last_click)
+
+    def element_at(self, at: tuple[int, int]) -> Element | None:
+        """The thing at a point of the screen."""
+        thing = next((thing for thing in self.things if thing.box.contains(*at)), None)
+        if thing is None:
+            return None
+        return Element("button", thing.label or f"{thing.colour} {thing.shape}", "button")
+
+    def focused_element(self) -> Element | None:
+        """Keys do nothing here."""
+        return None
 
     def key(self, keysym: int, down: bool) -> None:
         """Targets are clicked."""

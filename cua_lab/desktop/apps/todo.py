@@ -21,6 +21,7 @@ from cua_lab.desktop.apps import todo_view
 from cua_lab.desktop.apps.base import Painted
 from cua_lab.desktop.apps.textfield import Field
 from cua_lab.desktop.geometry import Box
+from cua_lab.desktop.screen_context import Element, Form
 from cua_lab.errors import LabError
 
 CHORES = (
@@ -97,6 +98,26 @@ class Todo(Painted):
             "caret": self.field.caret,
             "focus": self.focus,
         }
+
+    def element_at(self, at: tuple[int, int]) -> Element | None:
+        """The widget at a point of the screen."""
+        widget = self._widget_at(*at)
+        return None if widget is None else self._element(widget)
+
+    def focused_element(self) -> Element | None:
+        """The widget that the keys go to."""
+        return self._element(self.focus)
+
+    def _element(self, widget: str) -> Element:
+        kind, _, index = widget.partition(":")
+        if kind == "field":
+            return Element("textbox", "New item", "text", form=Form(button="Add"))
+        if kind == "add":
+            return Element("button", "Add", "button")
+        text = self.items[int(index)].text
+        if kind == "check":
+            return Element("checkbox", text, "checkbox")
+        return Element("button", f"Delete {text}", "button")
 
     def key(self, keysym: int, down: bool) -> None:
         """Tab moves the focus; what another key does is up to the widget that has it."""
@@ -175,7 +196,7 @@ class Todo(Painted):
             self._scroll_to(max(self.first, index - self._layout.rows + 1))
 
     def _clicked(self, x: int, y: int) -> None:
-        widget = next((name for name, box in self.boxes.items() if box.contains(x, y)), None)
+        widget = self._widget_at(x, y)
         if widget is None:
             return
         self.focus = widget
@@ -184,6 +205,9 @@ class Todo(Painted):
         else:
             self._activate(widget)
         self._touch()
+
+    def _widget_at(self, x: int, y: int) -> str | None:
+        return next((name for name, box in self.boxes.items() if box.contains(x, y)), None)
 
     def _activate(self, widget: str) -> None:
         kind, _, index = widget.partition(":")

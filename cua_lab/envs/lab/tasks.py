@@ -24,6 +24,7 @@ tasks = [
     _task("2048-near-win-64", "2048-near-win", tile=64, merges=2, seed=0),
     _task("2048-near-win-128", "2048-near-win", tile=128, merges=3, turns=3, seed=0),
     _task("2048-best-merge", "2048-best-merge", keys=1, seed=0),
+    _task("errands-open", "errands-open", seed=0),
     _task("todo-complete", "todo-complete", items=3, complete=1, seed=0),
     _task("todo-create", "todo-create", items=2, seed=0),
 ]

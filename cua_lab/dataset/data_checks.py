@@ -15,10 +15,10 @@ from typing import Any
 
 from cua_lab.dataset import spaces
 from cua_lab.dataset.actions import ACTIONS, DIRECTIONS, SAME, ActionSpec
-from cua_lab.dataset.files import show
 from cua_lab.dataset.grounding import box_of, flatten_action, point_of
 from cua_lab.dataset.image_facts import ImageFacts
 from cua_lab.dataset.instructions import check_languages, language_problem, leak
+from cua_lab.dataset.jsonl import show
 from cua_lab.dataset.omniparser import element_boxes
 from cua_lab.dataset.spaces import Box, Point, Size, Space
 from cua_lab.errors import LabError

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from cua_lab import files
-from cua_lab.bench.limits import Limits, limits
+from cua_lab.bench.machine_limits import Limits, limits
 from cua_lab.bench.pairs import Pair, markdown
 from cua_lab.bench.parts import PARTS
 from cua_lab.errors import LabError

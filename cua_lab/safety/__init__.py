@@ -1,0 +1,1 @@
+"""Safety: a gate in front of every risky action, which fails closed."""

@@ -1,0 +1,141 @@
+"""One rank's part of a GRPO step: score, compare, add up gradients, update.
+
+Invariants: before the first update of a step every policy token's log-probability agrees with the
+one it was sampled by, or all ranks refuse the step; the ratio at that update is exactly 1; every
+rank ends with the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cua_lab.errors import LabError
+from cua_lab.policy.scoring import Scores, moved
+from cua_lab.recipes.settings import GrpoSettings
+from cua_lab.training.batching import MicroBatch
+from cua_lab.training.learner import Frozen, Learner
+from cua_lab.training.losses import LossResult, policy_loss
+from cua_lab.training.shares import Done, Part, Piece, PieceLoss
+
+Explain = Callable[[MicroBatch, Tensor, Tensor, float], str]
+"""In words: a micro-batch, the trainer's log-probabilities (B, T), the gap (B, T), its maximum."""
+
+
+class LogprobMismatch(LabError, RuntimeError):
+    """Engine and trainer do not score the same distribution: training on it would be wrong."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OldScores:
+    """What stays fixed about one micro-batch during a step."""
+
+    old: Tensor
+    """(B, T) log-probabilities before the step's first update."""
+    reference: Tensor | None
+    """(B, T) of the reference policy."""
+    gap: Tensor
+    """(N,) absolute differences between engine and trainer, one per comparable token."""
+
+
+class Updates:
+    """The updates of one step on this rank's pieces."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        settings: GrpoSettings,
+        optimizer: torch.optim.Optimizer,
+        *,
+        temperature: float,
+        reference: Frozen | None,
+        explain: Explain,
+    ) -> None:
+        self._learner, self._settings, self._optimizer = learner, settings, optimizer
+        self._temperature, self._reference, self._explain = temperature, reference, explain
+        self._fixed: dict[int, OldScores] = {}
+
+    def run(self, parts: Sequence[Part], next_rate: Callable[[], float]) -> Done:
+        """All updates of the step; `next_rate` gives the learning rate of each as it is due."""
+        if len(parts) > 1:  # later minibatches are scored before the first update moves on
+            for piece in (piece for part in parts for piece in part):
+                with torch.no_grad():
+                    scores = self._score(piece.micro)
+                self._fix(piece, scores)
+        updates, norms, rates = [], [], []
+        for part in list(parts) * self._settings.epochs:
+            losses, norm, rate = self._update(part, next_rate)
+            updates.append(losses)
+            norms.append(norm)
+            rates.append(rate)
+        live = {piece.place for part in parts for piece in part if piece.live}
+        gaps = tuple((place, one.gap.cpu()) for place, one in self._fixed.items() if place in live)
+        return Done(tuple(updates), tuple(norms), tuple(rates), gaps)
+
+    def _update(
+        self, part: Part, next_rate: Callable[[], float]
+    ) -> tuple[tuple[PieceLoss, ...], float, float]:
+        """One optimizer update on one minibatch, its gradient added up over pieces and ranks."""
+        learner = self._learner
+        self._optimizer.zero_grad(set_to_none=True)
+        losses = []
+        for piece in part:
+            scores = self._score(piece.micro)
+            if piece.place not in self._fixed:
+                self._fix(piece, scores)
+            result = self._loss(piece, scores)
+            scale = learner.loss_scale
+            (result.loss if scale == 1 else scale * result.loss).backward()  # type: ignore[no-untyped-call]
+            if piece.live:
+                losses.append(PieceLoss(piece.place, float(result.loss.detach()), result.metrics))
+        learner.add_up()
+        norm = learner.clip(self._settings.grad_clip)
+        rate = next_rate()
+        self._optimizer.step()
+        return tuple(losses), norm, rate
+
+    def _score(self, micro: MicroBatch) -> Scores:
+        return self._learner.score(micro.batch, micro.where, temperature=self._temperature)
+
+    def _loss(self, piece: Piece, scores: Scores) -> LossResult:
+        settings, micro, fixed = self._settings, piece.micro, self._fixed[piece.place]
+        device = scores.logprobs.device
+        return policy_loss(
+            scores.logprobs,
+            fixed.old,
+            moved(piece.advantages, device),
+            moved(micro.where, device),
+            weights=moved(piece.weights, device),
+            ratio=settings.ratio,
+            clip_low=settings.clip_low,
+            clip_high=settings.clip_high,
+            kl=settings.kl if self._reference else "none",
+            kl_coef=settings.kl_coef,
+            ref_logprobs=fixed.reference,
+            tis_cap=settings.tis_cap,
+            engine_logprobs=moved(micro.engine_logprobs, device),
+            entropy=scores.entropy,
+        )
+
+    def _fix(self, piece: Piece, scores: Scores) -> None:
+        """Old and reference log-probabilities, once engine and trainer are seen to agree."""
+        micro = piece.micro
+        old = scores.logprobs.detach()
+        engine, comparable = (
+            moved(t, old.device) for t in (micro.engine_logprobs, micro.comparable)
+        )
+        gap = torch.where(comparable, (old - engine).abs(), 0.0)  # (B, T)
+        worst = float(gap.max())
+        fine = worst <= self._settings.logprob_gap_limit
+        problem = None if fine else self._explain(micro, old, gap, worst)
+        if found := self._learner.ranks.agree(problem):
+            raise LogprobMismatch(found)
+        reference = None
+        if self._reference is not None:
+            reference = self._reference.score(
+                micro.batch, micro.where, temperature=self._temperature
+            )
+        self._fixed[piece.place] = OldScores(old, reference, gap[comparable])
