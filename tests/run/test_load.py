@@ -155,8 +155,12 @@ def on_browsers(at_once: int) -> Play:
         )
 
     async def several(first: int, count: int) -> Sequence[Episode]:
-        plans: list[Any] = [lambda _, i=i: one(i) for i in range(first, first + count)]
-        return await play_slots(plans, concurrency=at_once, leave=lambda k: None)
+        return await play_slots(
+            range(first, first + count),
+            lambda index, slot: one(index),
+            concurrency=at_once,
+            leave=lambda k: None,
+        )
 
     return several
 
