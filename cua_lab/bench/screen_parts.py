@@ -64,7 +64,7 @@ async def screenshot(rounds: int, top: Limits) -> Measured:
                     await interleaved(ways, rounds=rounds),
                     limit="this picture as PNG at level 1",
                     limit_ms=best_s(lambda: png_bytes(shown, compress_level=1), 5) * 1e3,
-                    why="the frame is scaled as it is read, by box averages in numpy, and encoded"
+                    why="the frame is scaled where it lies, by HAMMING, and encoded"
                     " once; HUD's is encoded at full size, read again, scaled and encoded again",
                 )
             )

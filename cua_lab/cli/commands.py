@@ -11,6 +11,7 @@ from cua_lab.cli import (  # noqa: F401
     desktop_command,
     doctor_command,
     evaluate_command,
+    gpu_check_command,
     miles_command,
     new_command,
     report_command,

@@ -107,7 +107,7 @@ def targets_samples(
         app, draw = apps[level, size], random.Random(f"targets/{seed}/{index}")
         app.reset(draw.randrange(2**31))
         name = f"targets-{seed}-{index:06d}.png"
-        _save(app, folder, name)
+        save_screen(app, folder, name)
         things = _target_things(app)
         yield sample_for(
             things[0],
@@ -147,7 +147,7 @@ def todo_samples(
         app, draw = apps[index % len(apps)], random.Random(f"todo/{seed}/{index}")
         app.reset(draw.randrange(2**31))
         name = f"todo-{seed}-{index:06d}.png"
-        _save(app, folder, name)
+        save_screen(app, folder, name)
         things = _todo_things(app)
         target = draw.choice(things)
         yield sample_for(
@@ -180,6 +180,7 @@ def _corners(box: tuple[int, int, int, int]) -> Box:
     return float(box[0]), float(box[1]), float(box[2] - 1), float(box[3] - 1)
 
 
-def _save(app: Any, folder: str | Path, name: str) -> None:
+def save_screen(app: Any, folder: str | Path, name: str) -> None:
+    """What an app shows, as a PNG in a folder."""
     with writing(Path(folder, name)) as out:
         app.draw().save(out, format="PNG", compress_level=1)

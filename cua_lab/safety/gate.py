@@ -30,6 +30,7 @@ from cua_lab.computer.schema import Call, CallError
 from cua_lab.computer.tool import ComputerTool, encode_png
 from cua_lab.desktop.screen_context import Looker, ScreenContext, looker_of, unknown
 from cua_lab.errors import LabError
+from cua_lab.safety.asking import ask
 from cua_lab.safety.audit import AuditLog
 from cua_lab.safety.confirmers import APPROVE, AlwaysDeny, Answer, Confirmer, Question
 from cua_lab.safety.effects import Effect, recognise
@@ -91,35 +92,7 @@ class Gate:
 
     async def ask(self, question: Question) -> Answer:
         """The confirmer's answer, or a rejection that says why there is none."""
-        task = asyncio.ensure_future(_confirmed(self.confirmer, question))
-        task.add_done_callback(_forget)
-        try:
-            done, _ = await asyncio.wait({task}, timeout=self.limit_s)
-        finally:
-            task.cancel()  # it is not waited for: one that will not end must not hold the episode
-        if not done:
-            return Answer("reject", f"no answer within {self.limit_s:g} s")
-        if task.cancelled():
-            return Answer("reject", "the confirmer was cancelled")
-        if (error := task.exception()) is not None:
-            return Answer("reject", f"the confirmer failed: {type(error).__name__}")
-        answer = task.result()
-        if type(answer) is not Answer:
-            return Answer("reject", f"the confirmer answered with a {type(answer).__name__}")
-        try:
-            return Answer(answer.verdict, str(answer.why), answer.call)  # checked again
-        except Exception as error:  # whatever it is, it is no answer
-            return Answer("reject", f"the confirmer's answer is none: {type(error).__name__}")
-
-
-async def _confirmed(confirmer: Confirmer, question: Question) -> Any:
-    return await confirmer.confirm(question)
-
-
-def _forget(task: asyncio.Future[Any]) -> None:
-    """Read what a task ended with, so that nobody complains that it was not read."""
-    if not task.cancelled():
-        task.exception()
+        return await ask(self.confirmer, question, limit_s=self.limit_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,10 +70,15 @@ class Memory:
 
 
 def real_config(size: str) -> Any:  # Qwen3VLConfig
-    """Qwen3-VL's published shapes: `2b` or `4b`."""
+    """Qwen3-VL's published shapes, `2b` and `4b`; `tiny` has all of their parts and few weights."""
     from transformers import Qwen3VLConfig
 
-    hidden, layers, mlp, heads = {"2b": (2048, 28, 6144, 16), "4b": (2560, 36, 9728, 32)}[size]
+    hidden, layers, mlp, heads = {
+        "tiny": (64, 2, 128, 8),
+        "2b": (2048, 28, 6144, 16),
+        "4b": (2560, 36, 9728, 32),
+    }[size]
+    depth, wide, taps = (2, 64, [0]) if size == "tiny" else (24, 1024, [5, 11, 17])
     return Qwen3VLConfig(
         text_config={
             "vocab_size": 151936,
@@ -92,13 +97,13 @@ def real_config(size: str) -> Any:  # Qwen3VLConfig
             },
         },
         vision_config={
-            "depth": 24,
-            "hidden_size": 1024,
-            "intermediate_size": 4096,
-            "num_heads": 16,
+            "depth": depth,
+            "hidden_size": wide,
+            "intermediate_size": 4 * wide,
+            "num_heads": wide // 64 or 1,
             "out_hidden_size": hidden,
             "num_position_embeddings": 2304,
-            "deepstack_visual_indexes": [5, 11, 17],
+            "deepstack_visual_indexes": taps,
         },
         tie_word_embeddings=True,
     )
@@ -145,11 +150,15 @@ def step_seconds(
     """
     network = _without_memory(config)
     count = sum(p.numel() for p in network.parameters())
-    passes = 4 + 2 * settings.gradient_checkpointing + 2 * (settings.lora is None)
-    train = passes * count * trained / (assumed.of_peak * card.tflops * 1e12)
+    train = passes_of(settings) * count * trained / (assumed.of_peak * card.tflops * 1e12)
     prefill = 2 * count * trained / (assumed.of_peak * card.tflops * 1e12)
     decode = 2 * count * (sampled / at_once) / (assumed.of_bandwidth * card.gb_per_s * 1e9)
     return {"prefill": prefill, "decode": decode, "train": train}
+
+
+def passes_of(settings: TrainerSettings) -> int:
+    """Operations for each weight and token of training, as `step_seconds` says."""
+    return 4 + 2 * settings.gradient_checkpointing + 2 * (settings.lora is None)
 
 
 def saved_bytes(run: Callable[[], Any], own: nn.Module) -> int:

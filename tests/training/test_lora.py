@@ -52,7 +52,8 @@ def test_merged_and_unmerged_say_the_same_within_1e_5(
     before = logprobs(policy, made)
     names = set(policy.model.state_dict())
     adapter = attach(policy, LoraSettings(r=4, alpha=8, targets=targets, vision=vision))
-    assert torch.equal(logprobs(policy, made), before)  # fresh adapters change nothing
+    # Fresh adapters change nothing; another way through the network moves the last bits.
+    assert (logprobs(policy, made) - before).abs().max() < 1e-5
     touched = {n.split(".lora_")[0] for n, _ in policy.model.named_parameters() if "lora_" in n}
     assert any("visual" in name for name in touched) == vision
     assert not any("patch_embed" in name for name in touched)

@@ -20,7 +20,7 @@ TAGS = (
 TAG = re.compile(rf"</?({TAGS})(\s[^<]*)?/?>|<({TAGS})\s+[a-z-]+=")
 ALLOWED = {
     "bench/browser_bench.py": "pages for a real browser to show: what is measured there",
-    "starter/__init__.py": "a line put into a copy of the user's own page, and an example in an error",
+    "starter/__init__.py": "a line put into the user's own page; an example in an error",
 }
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "envs" not in path.parts)
 
