@@ -38,14 +38,14 @@ def forget_hud_account() -> None:
 
 KEYS = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|(^|_)AUTH", re.I)
 """Names of variables that hold a credential or lead to one (SSH_AUTH_SOCK)."""
-_exec = hud_local.create_process_group_exec
+_exec = hud_local.create_process_group_exec  # type: ignore[attr-defined]
 
 
 def keep_keys_from_children() -> None:
     """Start the env servers of `SubprocessRuntime` without this process's credentials. HUD hands
     the whole environment on, and an env, with every app and browser that it starts, could read
     it."""
-    hud_local.create_process_group_exec = _exec_without_keys
+    hud_local.create_process_group_exec = _exec_without_keys  # type: ignore[attr-defined]
 
 
 async def _exec_without_keys(*command: str, **options: Any) -> Any:
