@@ -13,6 +13,7 @@ from cua_lab.cli import (  # noqa: F401
     evaluate_command,
     miles_command,
     new_command,
+    plan_command,
     report_command,
     run_command,
     serve_command,
