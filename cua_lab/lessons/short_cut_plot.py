@@ -12,16 +12,9 @@ from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, DASHES, paper
 
 if TYPE_CHECKING:
-    from cua_lab.records import EpisodeRow, Step
+    from cua_lab.records import Step
 
 PANEL = {"reward_mean": "reward", "success": "done as meant"}
-
-
-def short_cuts(episodes: Sequence[EpisodeRow], phase: str) -> tuple[int, int]:
-    """Episodes of a phase with a full reward that did not do what was meant, and all that were
-    graded: one click can check one errand, so nothing else earns everything."""
-    graded = [e for e in episodes if e.phase == phase and e.reward is not None]
-    return sum(e.reward == 1 and not e.success for e in graded), len(graded)
 
 
 def short_cut_figure(runs: Mapping[str, Sequence[Step]]) -> Picture:

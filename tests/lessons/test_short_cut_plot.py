@@ -1,18 +1,8 @@
-"""Full marks without what was meant are counted among graded episodes of one phase."""
+"""A panel a run, with what is paid and what was meant."""
 
 from types import SimpleNamespace
 
-from cua_lab.lessons.short_cut_plot import short_cut_figure, short_cuts
-
-
-def row(reward, success, phase="eval_after"):
-    return SimpleNamespace(reward=reward, success=success, phase=phase)
-
-
-def test_only_full_marks_that_were_not_meant_are_short_cuts() -> None:
-    rows = [row(1, False), row(1, True), row(1 / 3, True), row(0, False), row(None, None),
-            row(1, False, "grpo")]  # fmt: skip
-    assert short_cuts(rows, "eval_after") == (1, 4)
+from cua_lab.lessons.short_cut_plot import short_cut_figure
 
 
 def test_a_panel_a_run_with_both_lines_and_a_text() -> None:
