@@ -1,6 +1,7 @@
 """An `EnvPackage` is what the lab knows of a HUD env: one contract, found by one resolver.
 
-    "lab" | "cua_lab.envs.lab" | "my.package" | folder | env.py  ──env_package()──▶  EnvPackage
+    "lab" | "cua_lab.envs.lab" | "my.package" | folder | env.py ─┐
+    tcp://host:port | docker://image (a server says what it is) ─┴─env_package()──▶  EnvPackage
 
 HUD asks for an `env.py` with an `Environment` in it, and nothing else. All the rest is optional and
 has a neutral meaning where it is missing: `build` (a new env per episode), `NAME`, `MOST_AT_ONCE`,
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cua_lab.errors import LabError
+from cua_lab.served_env import ServedName, is_served, served_environment
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 SHORT_NAMES = ("lab", "browser", "miniwob", "injection")
 """The lab's own packages, on a command line: `miniwob` is `cua_lab.envs.miniwob`."""
 DOCKERFILE = "Dockerfile.hud"
+V5 = "it looks like a package of HUD v5; v6 envs have functions under @env.template"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,13 @@ class EnvPackage:
     tool: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `ToolConfig` that its screens ask for, such as how to settle."""
     tasks: tuple[Task, ...] = field(repr=False, default=())
-    """The public tasks; empty where there is no tasks.py."""
+    """The public tasks; without a tasks.py one of each template that needs no argument."""
     split: Callable[[str], list[Task]] | None = field(repr=False, default=None)
     """The package's own sets of tasks, by name."""
     players: str | Path | None = None
     """Dotted name, or file, of the module with its scripted players."""
+    served: ServedName | None = None
+    """Where it is served, of a package whose code is not here."""
 
     @property
     def templates(self) -> Mapping[str, Any]:
@@ -66,6 +72,11 @@ class EnvPackage:
     def check_concurrency(self, asked: int, option: str) -> None:
         """Refuse more episodes at a time than one process of this env can play."""
         if self.most_at_once is not None and asked > self.most_at_once:
+            if self.served is not None:
+                raise LabError(
+                    f"{self.source} is one server with one screen; got {option} {asked}: set it to"
+                    " 1, or give an image (docker://...), which starts a container an episode"
+                )
             raise LabError(
                 f"{self.source} plays at most {self.most_at_once} episodes at a time in one"
                 f" process, each in a browser of its own; got {option} {asked}: lower it, or give"
@@ -76,8 +87,9 @@ class EnvPackage:
         """The public tasks; raises `LabError` where there are none to choose from."""
         if not self.tasks:
             raise LabError(
-                f"{self.source} has no tasks.py with tasks in it: there is nothing to mint;"
-                f" its templates are {', '.join(self.templates)}"
+                f"{self.source} has no tasks.py with tasks in it, and no template that needs no"
+                " argument: there is nothing to mint; its templates are "
+                f"{', '.join(self.templates)}"
             )
         return list(self.tasks)
 
@@ -85,6 +97,8 @@ class EnvPackage:
 def package_folder(source: str | Path) -> Path:
     """The folder of an env package, without importing anything of it."""
     source = str(source)
+    if is_served(source):
+        raise LabError(f"{source} is served elsewhere; this needs the package's folder")
     if _looks_like_a_path(source):
         return _env_file(source).parent
     return _folder_of(_dotted(source))
@@ -102,18 +116,22 @@ def dockerfile_of(source: str | Path) -> Path:
 
 
 def env_package(source: str | Path) -> EnvPackage:
-    """The env package of a short name, a dotted name, a folder or an env.py."""
+    """The env package of a short name, a dotted name, a folder, an env.py, or where one is served:
+    tcp://HOST:PORT or docker://IMAGE. Raises `LabError` where there is none."""
     source = str(source)
+    if is_served(source):
+        return _served(ServedName(source))
     if _looks_like_a_path(source):
         env_file = _env_file(source)
         tasks_file = env_file.with_name("tasks.py")
-        tasks = load_file(tasks_file) if tasks_file.is_file() else None
+        module = load_file(env_file)
+        made = load_file(tasks_file) if tasks_file.is_file() else None
         players = env_file.with_name("players.py")
         return _described(
             source,
             env_file.parent,
-            load_file(env_file),
-            tasks,
+            module,
+            made,
             players if players.is_file() else None,
         )
     dotted = _dotted(source)
@@ -123,6 +141,36 @@ def env_package(source: str | Path) -> EnvPackage:
         raise LabError(f"no HUD env package {dotted!r}: {folder} has no env.py")
     tasks = _import_part(dotted, "tasks")
     return _described(dotted, folder, env, tasks, _players_name(dotted))
+
+
+def _served(name: ServedName) -> EnvPackage:
+    """What a server says of itself; each template whose arguments all have defaults is a task."""
+    env = served_environment(name)
+    if not env.templates:
+        raise LabError(f"{name.source} serves the env {env.name!r}, which has no template")
+    nowhere = Path(name.source)  # no file is ever read from there
+    return EnvPackage(
+        source=name.source,
+        folder=nowhere,
+        env_file=nowhere,
+        name=env.name,
+        env=env,
+        most_at_once=1 if name.image is None else None,
+        tasks=_tasks_without_choices(env),
+        served=name,
+    )
+
+
+def _tasks_without_choices(env: Environment) -> tuple[Task, ...]:
+    """A task of each template that needs no argument."""
+    made = []
+    for id, template in env.templates.items():
+        needed = [
+            p for p in template.sig.parameters.values() if p.default is inspect.Parameter.empty
+        ]
+        if not needed:
+            made.append(template().model_copy(update={"slug": id}))
+    return tuple(made)
 
 
 def _dotted(source: str) -> str:
@@ -182,11 +230,14 @@ def _loading(source: str | Path) -> Iterator[None]:
     except LabError:
         raise
     except ModuleNotFoundError as error:
+        old = f": {V5}" if (error.name or "").startswith("hud.") else ""
         raise LabError(
-            f"{source} needs the module {error.name!r}, which is not installed"
+            f"{source} needs the module {error.name!r}, which is not installed{old}"
         ) from error
     except Exception as error:
         what = " ".join(f"{type(error).__name__}: {error}".split())
+        if isinstance(error, AttributeError) and "'Environment' object" in what:
+            raise LabError(f"{source} cannot be loaded ({what}): {V5}") from error
         raise LabError(
             f"{source} cannot be loaded as a part of a HUD env package ({what}); env.py should"
             " hold a HUD v6 Environment, tasks.py a list `tasks` made with its templates"
@@ -219,7 +270,9 @@ def _described(
         build=getattr(env_module, "build", None),
         most_at_once=getattr(env_module, "MOST_AT_ONCE", None),
         tool=dict(getattr(env_module, "TOOL", {})),
-        tasks=_tasks_in(tasks_module, source),
+        tasks=_tasks_without_choices(env)
+        if tasks_module is None
+        else _tasks_in(tasks_module, source),
         split=getattr(tasks_module, "split", None),
         players=players,
     )
@@ -240,11 +293,9 @@ def _environment_in(module: ModuleType, source: str) -> Environment:
     return found[0]
 
 
-def _tasks_in(module: ModuleType | None, source: str) -> tuple[Task, ...]:
+def _tasks_in(module: ModuleType, source: str) -> tuple[Task, ...]:
     from hud.eval import Task
 
-    if module is None:
-        return ()
     tasks = getattr(module, "tasks", None)
     if not isinstance(tasks, list | tuple) or not all(isinstance(t, Task) for t in tasks):
         raise LabError(f"{source}/tasks.py has no list named `tasks` with HUD tasks in it")

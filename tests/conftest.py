@@ -42,17 +42,26 @@ def pytest_collection_modifyitems(config, items):
 TRIED: dict[str, dict[str, float]] = {}
 
 
-@pytest.fixture
-def counted():
-    """Count what a test tried, by the row of docs/reliability.md that it stands for: numbers of one
-    name are added up, but for those that are measured (`slope...`)."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Let `counted` know whether its test passed."""
+    report = yield
+    if report.when == "call":
+        item.passed = report.passed
+    return report
 
-    def count(row: str, **numbers: float) -> None:
+
+@pytest.fixture
+def counted(request):
+    """Count what a test tried, by the row of docs/reliability.md that it stands for: numbers of one
+    name are added up, but for those that are measured (`slope...`). A test that fails counts
+    nothing."""
+    told = []
+    yield lambda row, **numbers: told.append((row, numbers))
+    for row, numbers in told if getattr(request.node, "passed", False) else ():
         sums = TRIED.setdefault(row, {})
         for name, number in numbers.items():
             sums[name] = number if name.startswith("slope") else sums.get(name, 0) + number
-
-    return count
 
 
 def pytest_sessionfinish(session):

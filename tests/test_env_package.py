@@ -47,12 +47,13 @@ def test_a_package_with_only_an_env_file_resolves_too(bare: Path) -> None:
         package = env_package(source)
         assert (package.name, package.build, package.players) == ("bare", None, None)
         assert list(package.templates) == ["look"]
-        assert package.tasks == ()
+        assert [(task.slug, task.id) for task in package.tasks] == [("look", "look")]
         assert package.env_file == bare / "env.py"
         assert package_folder(source) == bare
 
 
 def test_what_is_missing_is_said_where_it_is_asked_for(bare: Path) -> None:
+    (bare / "env.py").write_text(BARE.replace("seed: int = 0", "seed: int"))
     package = env_package(bare)
     with pytest.raises(LabError, match=r"nothing to mint.*look"):
         package.public_tasks()
@@ -78,3 +79,30 @@ def test_what_is_no_package_is_one_error(source: str) -> None:
 def test_more_episodes_than_a_process_can_play_are_refused() -> None:
     with pytest.raises(LabError, match=r"at most \d+ episodes at a time.*run.concurrency 99"):
         env_package("browser").check_concurrency(99, "run.concurrency")
+
+
+V5_ENV = """
+from hud import Environment
+
+env = Environment("old")
+
+
+@env.tool()
+async def act() -> str:
+    return "x"
+
+
+@env.scenario("play")
+async def play(target: int = 3):
+    yield "Play."
+    yield 1.0
+"""
+V5_SERVER = "from hud.server import MCPServer\nmcp = MCPServer(name='old')\n"
+
+
+@pytest.mark.parametrize(("source", "seen"), [(V5_ENV, "'tool'"), (V5_SERVER, "'hud.server'")])
+def test_a_package_of_hud_v5_is_named_as_one(tmp_path: Path, source: str, seen: str) -> None:
+    (tmp_path / "env.py").write_text(source)
+    (tmp_path / "tasks.py").write_text("from env import env\ntasks = {'a': env('play')}\n")
+    with pytest.raises(LabError, match=f"{seen}.*HUD v5.*@env.template"):
+        env_package(tmp_path)

@@ -64,3 +64,22 @@ def test_hud_starts_env_servers_by_the_name_that_is_replaced() -> None:
     from hud.eval.runtime import local
 
     assert "create_process_group_exec(" in inspect.getsource(local.SubprocessRuntime)
+
+
+def test_a_task_can_be_made_of_a_template_that_needs_arguments() -> None:
+    """HUD's own call binds them: TypeError without."""
+    from hud.environment import Environment
+
+    from cua_lab.hud_quirks import task_without_args
+    from cua_lab.tasks import with_args
+
+    env = Environment("needy")
+
+    @env.template(id="one")
+    async def one(level: int):
+        yield f"{level}"
+        yield 1.0
+
+    with pytest.raises(TypeError):
+        one()
+    assert with_args(task_without_args(env, "one"), {"level": 3}) == {"level": 3}

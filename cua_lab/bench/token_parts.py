@@ -61,6 +61,7 @@ class Prompts:
         recipe = load_recipe("laptop")
         setup = build_stage(recipe, recipe.stage("click"))
         demonstrator = demonstrator_of(setup)
+        assert demonstrator is not None  # the lab's own recipes bring one
         policy = new_policy(setup, demonstrator)
         demos = [demonstrator(index) for index in range(count)]
         return cls(

@@ -50,6 +50,7 @@ async def sft(rounds: int, top: Limits) -> Measured:
     """A warm-up step."""
     setup, policy = _click()
     demonstrator = demonstrator_of(setup)
+    assert demonstrator is not None  # the lab's own recipes bring one
     made = [make_example(policy, demonstrator(index)) for index in range(ROWS)]
     settings = setup.stage.sft
     batch = _peer_batch(policy, [m.example for m in made], [m.loss_mask.tolist() for m in made])

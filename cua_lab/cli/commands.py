@@ -14,6 +14,7 @@ from cua_lab.cli import (  # noqa: F401
     gpu_check_command,
     miles_command,
     new_command,
+    plan_command,
     report_command,
     run_command,
     serve_command,

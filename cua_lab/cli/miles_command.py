@@ -13,6 +13,10 @@ from cua_lab.cli.root import app
 
 @app.command()
 def miles(
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- MILES' OWN FLAGS]", help="Passed on to Miles as they are."),
+    ] = None,
     recipe: Annotated[
         Path | None, typer.Option(help="A recipe file; the published one without it.")
     ] = None,
@@ -28,6 +32,9 @@ def miles(
     dry_run: Annotated[
         bool, typer.Option(help="Check and print the command; run nothing.")
     ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint in --output.")
+    ] = False,
     costs: Annotated[bool, typer.Option(help="Print what the numbers cost, and stop.")] = False,
     overrides: Annotated[
         list[str] | None,
@@ -35,7 +42,13 @@ def miles(
     ] = None,
 ) -> None:
     """Check this node, print Miles' command, and start it."""
-    from cua_lab.miles.launcher import command_of, for_mode, launch, write_resolved
+    from cua_lab.miles.launcher import (
+        check_resume,
+        command_of,
+        for_mode,
+        launch,
+        write_resolved,
+    )
     from cua_lab.miles.recipe import PUBLISHED, load_miles_recipe
 
     paths = {
@@ -50,8 +63,10 @@ def miles(
     if costs:
         _show_costs(sized)
         return
+    command = command_of(loaded, mode, more or ())  # type: ignore[arg-type]
+    if mode == "normal" and (step := check_resume(loaded, resume=resume)) is not None:
+        typer.echo(f"going on from step {step}")
     missing = _show_checks(sized, trains=mode == "normal")
-    command = command_of(loaded, mode)  # type: ignore[arg-type]
     if dry_run or not missing:
         typer.echo(f"\n{command.shown()}\n")
     if missing:

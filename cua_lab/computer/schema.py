@@ -54,6 +54,13 @@ _HELP = {
 }
 
 
+FOCUS_HELP = (
+    "Keys go to whatever has the focus; before your first key, unless you have clicked, the middle"
+    " of the screen is clicked once."
+)
+"""Said where `ToolConfig.focus_click` is on."""
+
+
 class CallError(ValueError):
     """A call that was not sent: what was got and what is allowed."""
 
@@ -83,6 +90,8 @@ def tool_schema(config: ToolConfig, screen: tuple[int, int]) -> dict[str, Any]:
     kinds = _kinds(config, screen)
     properties = described | {name: kinds[name] for name in _ORDER if name in used}
     about = " ".join(_HELP[action] for action in config.actions if action in _HELP)
+    if config.focus_click and {"type", "press"} & set(config.actions):
+        about = f"{about} {FOCUS_HELP}"
     return {
         "type": "function",
         "function": {

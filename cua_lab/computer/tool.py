@@ -72,6 +72,7 @@ class ComputerTool(RFBTool):
         self._borrowed: set[int] = set()  # non-Latin characters typed so far
         self._lent: set[int] = set()  # characters that the screen's programs know by now
         self._watch: Watch | None = None  # of the connection that it was made for
+        self._focused = not config.focus_click  # whether something on the screen has the keyboard
 
     @classmethod
     def default_spec(cls, model: str) -> AgentToolSpec:
@@ -198,9 +199,12 @@ class ComputerTool(RFBTool):
             ) from error
 
     async def _send(self, call: Call) -> None:
+        if call.chords and not self._focused:
+            await self._focus()
         if call.at is not None:
             self._point(call.at)
         if call.action in CLICKS:
+            self._focused = True
             await self._click(call.button, times=CLICKS[call.action])
         elif call.to is not None:
             await self._drag(call.to, call.button)
@@ -218,6 +222,13 @@ class ComputerTool(RFBTool):
                 await self._pause()
             self._press(button)
             self._press(0)
+
+    async def _focus(self) -> None:
+        """Give the keyboard to what is shown, and the page the time to notice."""
+        self._point((self.display_width // 2, self.display_height // 2))
+        await self._click(1, times=1)
+        self._focused = True
+        await self._pause()
 
     async def _drag(self, to: Point, button: int) -> None:
         (x, y), (to_x, to_y) = self._at, to

@@ -34,8 +34,8 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 SANITIZE = NOTEBOOKS / "sanitize.cfg"
 CELL_TIMEOUT_S = 600
-REAL_BROWSER = ("08_real_browser",)
-"""Lessons that need Chromium, an X server and MiniWoB++; elsewhere they are not checked."""
+REAL_BROWSER = ("07_safety", "08_real_browser")
+"""Lessons that need Chromium and an X server, 08 MiniWoB++ too; elsewhere they are not checked."""
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 LANGUAGE_INFO = {

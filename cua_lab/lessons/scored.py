@@ -22,6 +22,32 @@ def losses_agree(answer: Loss, batches: int = 200) -> int:
     return sum(_agrees(answer, seed) for seed in range(batches))
 
 
+def imitations_agree(answer: Loss, batches: int = 200) -> int:
+    """On how many random conversations an answer to "write the warm-up's loss" has the right value
+    and gradient: `answer(logits, ids, mask)`, logits (T, V), ids and mask (T,)."""
+    return sum(_imitates(answer, seed) for seed in range(batches))
+
+
+def _imitates(answer: Loss, seed: int) -> bool:
+    draw = torch.Generator().manual_seed(seed)
+    logits = 2 * torch.randn(9, 7, generator=draw)  # (T, V)
+    ids = torch.randint(7, (9,), generator=draw)  # (T,)
+    mask = torch.rand(9, generator=draw) < 0.5
+    mask[0], mask[4] = False, True  # nothing predicts the first token
+    found = []
+    for loss_of in (answer, _imitation):
+        leaf = logits.clone().requires_grad_()
+        loss = loss_of(leaf, ids, mask)
+        found.append((loss.detach(), *torch.autograd.grad(loss, leaf)))
+    return all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*found, strict=True))
+
+
+def _imitation(logits: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """By a second way than `training.warmup`: torch's own cross-entropy, which drops label -100."""
+    labels = torch.where(mask, ids, -100)[1:]
+    return torch.nn.functional.cross_entropy(logits[:-1], labels)
+
+
 def _agrees(answer: Loss, seed: int) -> bool:
     draw = torch.Generator().manual_seed(seed)
     mask = torch.rand(3, 5, generator=draw) < 0.7

@@ -19,6 +19,8 @@ from cua_lab.policy.vision import QWEN2_5_VL, QWEN3_VL
 
 PARSERS = {"qwen25": "<tool_call>", "qwen": "<tool_call>", "hermes": "<tool_call>"}
 """sglang's parser -> what the chat template must contain."""
+DUMPS = 2
+"""Miles writes a step's pixels as rollout data and once more as train data of its ranks."""
 
 
 def model(recipe: MilesRecipe) -> Iterator[Check]:
@@ -148,7 +150,7 @@ def disk(recipe: MilesRecipe) -> Iterator[Check]:
     standing = next(p for p in (folder, *folder.parents) if p.exists())
     free = shutil.disk_usage(standing).free
     one = checkpoint_bytes(_weights(Path(recipe.model.path))) if recipe.model.path else 0
-    dumps = _costs(recipe).batch_bytes * recipe.train.rollouts
+    dumps = DUMPS * _costs(recipe).batch_bytes * recipe.train.rollouts
     need = one * checkpoints(recipe) + dumps
     saw = (
         f"{mib(free)} free at {standing}; {checkpoints(recipe)} checkpoints of {mib(one)} and"

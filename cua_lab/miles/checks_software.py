@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import importlib.metadata
+import netrc
+import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 from cua_lab.checks import Check
+from cua_lab.miles.launcher import REPOSITORY
 from cua_lab.miles.recipe import MilesRecipe
 from cua_lab.play.containers import image_source
 
 SGLANG = ((0, 5, 18), "choice.response_token_ids"), ((0, 5, 17), "choice.token_ids")
 SGLANG_OLDEST = (0, 5, 13)
 """The first whose chat completions give ids at all; up to 0.5.16 as triples in meta_info."""
+WANDB_HOST = "api.wandb.ai"
 OPENAI = (2, 45)
 """HUD's least version; sglang pins an older one, so whichever is installed last wins."""
 
@@ -94,6 +99,55 @@ def miles(recipe: MilesRecipe) -> Iterator[Check]:
         yield Check(
             "ray", "fail", "no `ray` on the path", "run inside Miles' image, or pip install ray"
         )
+
+
+def transformers(recipe: MilesRecipe) -> Iterator[Check]:
+    """The plug-in takes Miles' own version; installing this package whole would raise it."""
+    found = _version("transformers")
+    if found is None:
+        yield Check("transformers", "fail", "not installed", "run inside Miles' image")
+        return
+    file = Path(recipe.cluster.sources) / "requirements.txt"
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    pinned = re.search(r"^transformers==([\w.]+)", text, re.MULTILINE)
+    if pinned is None or pinned[1] == found:
+        yield Check("transformers", "ok", f"{found}{', as Miles pins it' if pinned else ''}")
+        return
+    fix = (
+        f"pip install transformers=={pinned[1]}; the plug-in goes in without it: pip install"
+        f" --no-deps {REPOSITORY} && cd {REPOSITORY} && pip install --group plugin"
+    )
+    yield Check("transformers", "fail", f"{found}, Miles pins {pinned[1]}", fix)
+
+
+def wandb(recipe: MilesRecipe) -> Iterator[Check]:
+    """The key must be in ~/.netrc: nothing that Ray writes down may hold it."""
+    project, mode = recipe.cluster.wandb, recipe.cluster.wandb_mode
+    if not project:
+        return
+    if _version("wandb") is None:
+        yield Check("wandb", "fail", "not installed", "pip install wandb")
+    elif mode == "online" and not _netrc_has(WANDB_HOST):
+        yield Check(
+            "wandb",
+            "fail",
+            f"~/.netrc has nothing for {WANDB_HOST}"
+            + (" (WANDB_API_KEY is set, but is not passed on)" if _wandb_variable() else ""),
+            "`wandb login` on each node, or --set cluster.wandb_mode=offline",
+        )
+    else:
+        yield Check("wandb", "ok", f"project {project}, {mode}")
+
+
+def _wandb_variable() -> bool:
+    return bool(os.environ.get("WANDB_API_KEY"))
+
+
+def _netrc_has(host: str) -> bool:
+    try:
+        return netrc.netrc().authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
 
 
 def gpus(recipe: MilesRecipe) -> Iterator[Check]:

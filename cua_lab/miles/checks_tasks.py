@@ -10,12 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from cua_lab.checks import Check
+from cua_lab.env_package import env_package as find_package
 from cua_lab.errors import LabError
-from cua_lab.hud_quirks import env_of, template_parameters
+from cua_lab.hud_quirks import env_of, task_without_args, template_parameters
 from cua_lab.miles.recipe import MilesRecipe
 from cua_lab.play.api_keys import DAYTONA_KEY
 from cua_lab.play.containers import image_source
+from cua_lab.play.runtimes import make_runtime
+from cua_lab.served_env import is_served
 from cua_lab.tasks import load_tasks, read_rows, with_args
+
+EMBEDDED = ("lab", "cua_lab.envs.lab")
+REACTS_MS = 150
+"""Within this no page of 36 had not moved."""
 
 
 def credentials(recipe: MilesRecipe) -> Iterator[Check]:
@@ -42,6 +49,15 @@ def credentials(recipe: MilesRecipe) -> Iterator[Check]:
 
 
 def env_package(recipe: MilesRecipe) -> Iterator[Check]:
+    """Whether the package plays where the recipe places it."""
+    package, kind = recipe.tasks.package, recipe.runtime.kind
+    if is_served(package) or kind in ("local", "subprocess"):
+        make_runtime(package, kind, concurrency=recipe.runtime.max_sandboxes)
+        found = find_package(package)
+        found.check_concurrency(recipe.runtime.max_sandboxes, "runtime.max_sandboxes")
+        saw = f"{package}: env {found.name!r}, templates {', '.join(found.templates)}"
+        yield Check("env package", "ok", f"{saw}; plays {kind}")
+        return
     source = image_source(recipe.tasks.package)
     copied = ", ".join(source.copied) or "nothing"
     saw = f"{source.dockerfile.parent.name}/{source.dockerfile.name} copies {copied}"
@@ -57,7 +73,7 @@ def rows(recipe: MilesRecipe) -> Iterator[Check]:
     if not rows:
         yield Check("rows", "fail", f"{recipe.tasks.data} has no rows", _mint(recipe))
         return
-    templates = {task.id: task for task in load_tasks(recipe.tasks.package)}
+    templates = _templates(recipe.tasks.package)
     problems = [
         f"row {number}: {problem}"
         for number, row in enumerate(rows, start=1)
@@ -68,6 +84,16 @@ def rows(recipe: MilesRecipe) -> Iterator[Check]:
         yield Check("rows", "fail", "; ".join(problems[:3]) + more, _mint(recipe))
         return
     yield from _row_numbers(recipe, [row["metadata"]["hud_task"] for row in rows], templates)
+
+
+def _templates(package: str) -> dict[str, Any]:
+    """A task of each template: a public one, or one without arguments of its own."""
+    found = find_package(package)
+    public = {task.id: task for task in found.tasks}
+    for id, template in found.templates.items():
+        if id not in public:
+            public[id] = task_without_args(template.env, id)
+    return public
 
 
 def _row_problem(hud_task: dict[str, Any], templates: dict[str, Any]) -> str:
@@ -87,15 +113,16 @@ def _row_numbers(
     recipe: MilesRecipe, tasks: list[dict[str, Any]], templates: dict[str, Any]
 ) -> Iterator[Check]:
     """Turns and screens that the rows ask for, against the recipe's."""
-    fewest = min(_argument(task, templates, "turns") or recipe.agent.max_turns for task in tasks)
+    most = recipe.agent.max_turns
+    fewest = min(_argument(task, templates, "turns") or most for task in tasks)
     screens = {
         (_argument(task, templates, "width"), _argument(task, templates, "height"))
         for task in tasks
     }
     wanted = (recipe.screen.width, recipe.screen.height)
     wrong = []
-    if fewest < recipe.agent.max_turns:
-        wrong.append(f"rows end after {fewest} turns, the recipe has {recipe.agent.max_turns}")
+    if fewest < most:
+        wrong.append(f"rows end after {fewest} turns, the recipe has {most}")
     if screens - {wanted, (None, None)}:
         odd = next(iter(screens - {wanted, (None, None)}))
         wrong.append(f"rows have screens of {odd[0]}x{odd[1]} px, costs are for {wanted}")
@@ -114,13 +141,49 @@ def _argument(task: dict[str, Any], templates: dict[str, Any], name: str) -> Any
 
 
 def _mint(recipe: MilesRecipe) -> str:
-    args = {
+    """The command that makes rows, with what the package's templates take and nothing else."""
+    wanted = {
         "turns": recipe.agent.max_turns,
         "width": recipe.screen.width,
         "height": recipe.screen.height,
     }
+    slug, takes = _first_task(recipe)
+    args = {name: value for name, value in wanted.items() if name in takes}
     groups = recipe.train.prompts * recipe.train.rollouts
-    return (
-        f"cua-lab data mint {recipe.tasks.data or 'rows.jsonl'} --package {recipe.tasks.package}"
-        f" --slug SLUG --seeds 0:{groups} --args '{json.dumps(args)}'"
-    )
+    words = [
+        f"cua-lab data mint {recipe.tasks.data or 'rows.jsonl'} --package {recipe.tasks.package}",
+        f"--slug {slug}",
+        f"--seeds 0:{groups}" if "seed" in takes else "",
+        f"--args '{json.dumps(args)}'" if args else "",
+    ]
+    return " ".join(filter(None, words))
+
+
+def _first_task(recipe: MilesRecipe) -> tuple[str, set[str]]:
+    """Slug and argument names of a task to show; of the lab's where the package cannot be asked."""
+    try:
+        task = load_tasks(recipe.tasks.package)[0]
+    except LabError:
+        return "SLUG", {"seed", "turns", "width", "height"}
+    env = env_of(task)
+    takes = {*task.args} if env is None else {*template_parameters(env, task.id)}
+    return task.slug or "SLUG", takes
+
+
+def screens(recipe: MilesRecipe) -> Iterator[Check]:
+    """Whether screenshots wait for the move, and keys have somewhere to go."""
+    tool = recipe.tool
+    if recipe.tasks.package in EMBEDDED:
+        yield Check("screens", "ok", "the embedded desktop is always up to date")
+        return
+    if not tool.quiet_ms:
+        saw = "tool.quiet_ms is 0: on a real browser 20 of 36 screenshots came before the move"
+        yield Check("screens", "fail", saw, "--set tool.quiet_ms=40 --set tool.react_ms=150")
+        return
+    if tool.react_ms < REACTS_MS:
+        saw = f"tool.react_ms is {tool.react_ms}: at 60, 6 of 48 screenshots came before the move"
+        yield Check("screens", "warn", saw, f"--set tool.react_ms={REACTS_MS}")
+        return
+    focus = "clicked before the first key" if tool.focus_click else "not clicked before a key"
+    saw = f"settled for {tool.quiet_ms} ms, {tool.react_ms} ms to react; {focus}"
+    yield Check("screens", "ok", f"{saw} (tool.focus_click, for pages that open without keyboard)")

@@ -11,7 +11,7 @@
 | metadata["round_number"] | turns: Miles' per-turn metric reads it |
 | metadata["cua_lab"] | episode, group, part, parts, graded, reward, reason, turns, divergences |
 
-Miles calls for a number as reward, and a failed episode has none: 0.0 stands in, and
+Miles trains with a number as reward, and a failed episode has none: 0.0 stands in, and
 `metadata["cua_lab"]["graded"]` says so; `reward.py` keeps it out of every statistic. Invariant:
 `validate()` of Miles' class holds for every sample made here, and each carries an image.
 """
@@ -37,11 +37,18 @@ def to_miles(
     samples: Sequence[Sample],
     decode: Callable[[Sequence[int]], str],
     positions: Positions | None = None,
+    *,
+    evaluation: bool = False,
 ) -> list[Any]:
-    """Write one episode's samples: the first into `target`, others into copies of it."""
+    """Write one episode's samples: the first into `target`, others into copies of it.
+
+    In an evaluation a failed episode keeps no reward: Miles asks `reward_func`, which has none.
+    """
     targets = [target, *[copy.deepcopy(target) for _ in samples[1:]]]
     for one, sample in zip(targets, samples, strict=True):
         _write(one, sample, decode, positions)
+        if evaluation and sample.reward is None:
+            one.reward = None
         one.validate()
     return targets
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cua_lab.computer.schema import tool_schema, view_of
 from cua_lab.miles.recipe import MilesRecipe
-from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT
+from cua_lab.play.agent import system_prompt
 from cua_lab.policy.vision import QWEN3_VL, Geometry, tokens_for
 
 SCAFFOLD_TOKENS = 40
@@ -130,7 +130,7 @@ def mib(count: float) -> str:
 
 
 def _prompt_tokens(recipe: MilesRecipe, count: Callable[[str], int]) -> int:
-    system = SHORT_SYSTEM_PROMPT if recipe.agent.short_prompt else SYSTEM_PROMPT
+    system = system_prompt(short=recipe.agent.short_prompt, tool=recipe.tool)
     screen = (recipe.screen.width, recipe.screen.height)
     tool = json.dumps(tool_schema(recipe.tool, screen))
     return count(system + tool) + SCAFFOLD_TOKENS

@@ -33,7 +33,7 @@ from cua_lab.stitching.codec import codec_from_tokenizer
 from cua_lab.tasks import to_hud_task
 
 if TYPE_CHECKING:
-    from cua_lab.play.episode import Episode
+    from cua_lab.play.episode import Episode, Status
     from cua_lab.policy.vision import Vision
     from cua_lab.stitching.codec import TableCodec
     from cua_lab.stitching.sample import Sample
@@ -139,7 +139,8 @@ class EpisodeRunner:
             turns=lambda: tuple(shim.turns),
             base_url=self.base_url,
         )
-        return replace(episode, error=episode.error and redacted(episode.error))
+        error = episode.error and redacted(episode.error)
+        return replace(episode, error=error, status=status_of(episode))
 
     def _config(self, ask: EpisodeRequest) -> LabAgentConfig:
         agent = self.recipe.agent
@@ -154,13 +155,15 @@ class EpisodeRunner:
 
     def _convert(self, episode: Episode) -> list[Sample]:
         """Every sequence that shows an image; otherwise the write-off."""
+        context = self.recipe.context
+        prompt = len(episode.turns[0].prompt_ids) if episode.turns else 0
         return episode_samples(
             episode,
             self.codec,
             self.vision,
             merge=self.vision.geometry.merge,
             after_rewrite=self.recipe.agent.after_rewrite,
-            max_tokens=self.recipe.context.limit,
+            max_tokens=min(context.limit, prompt + context.response),
             images_only=True,
         )
 
@@ -216,6 +219,16 @@ def _serves(player: EpisodeRunner, args: Any) -> bool:
     url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/v1/"
     same = (player.base_url, player.model) == (url, str(args.hf_checkpoint))
     return same and player.recipe == from_args(args)
+
+
+def status_of(episode: Episode) -> Status:
+    """The episode's; truncated where the last answer has neither a call nor a word, which ended it
+    as an unreadable answer would."""
+    if episode.status != "completed" or not episode.actions:
+        return episode.status
+    last = episode.actions[-1]
+    silent = last.arguments is None and not last.thought.strip()
+    return "truncated" if silent else "completed"
 
 
 def _sampling_options(sampling: Mapping[str, Any], temperature: float) -> dict[str, Any]:

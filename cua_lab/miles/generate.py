@@ -34,7 +34,7 @@ async def generate(
         args, image_token_id=player.codec.image_pad_id, merge=player.vision.geometry.merge
     )
     made = await player.samples(_ask(sample, sampling_params, evaluation))
-    return to_miles(sample, made, player.tokenizer.decode, positions)
+    return to_miles(sample, made, player.tokenizer.decode, positions, evaluation=evaluation)
 
 
 def refuse_partial(args: Any, sample: Any) -> None:

@@ -15,7 +15,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -72,8 +72,8 @@ def for_mode(recipe: MilesRecipe, mode: Mode) -> MilesRecipe:
     return replace(recipe, train=replace(recipe.train, rollouts=1, prompts=1, samples=2))
 
 
-def command_of(recipe: MilesRecipe, mode: Mode) -> Command:
-    """The whole command; the recipe's paths must be set."""
+def command_of(recipe: MilesRecipe, mode: Mode, more: Sequence[str] = ()) -> Command:
+    """The whole command; the recipe's paths must be set. `more` are Miles' own flags, passed on."""
     cluster = recipe.cluster
     sources = [str(REPOSITORY), cluster.sources, *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {
@@ -83,9 +83,10 @@ def command_of(recipe: MilesRecipe, mode: Mode) -> Command:
         "SGLANG_VLM_CACHE_SIZE_MB": "0",  # image features of old weights would outlive an update
         **{name: os.environ[name] for name in FORWARDED if name in os.environ},
     }
+    flags = miles_flags(for_mode(recipe, mode), mode)
     return Command(
         ray=("ray", "start", "--head", f"--num-gpus={cluster.gpus}", "--disable-usage-stats"),
-        flags=miles_flags(for_mode(recipe, mode), mode),
+        flags=(*flags, *passed_on(more, flags)),
         runtime_env={"env_vars": env},
         train=f"{cluster.sources}/train.py",
     )
@@ -107,6 +108,48 @@ def miles_flags(recipe: MilesRecipe, mode: Mode) -> tuple[tuple[str, ...], ...]:
 
 
 Flags = list[tuple[object, ...]]
+KEPT_OUT = {
+    "--partial-rollout": "an episode cannot be taken up again",
+    "--calculate-per-token-loss": "Miles' FSDP trainer sums the tokens (miles#3231)",
+    "--micro-batch-size": "positions of several samples are joined wrongly; it is 1",
+    "--use-dynamic-batch-size": "positions of several samples are joined wrongly",
+    "--rollout-top-p": "sglang's log-probabilities know nothing of it; it is 1",
+    "--rollout-top-k": "sglang's log-probabilities know nothing of it; it is off",
+    "--group-rm": "the env grades each episode",
+    "--balance-data": "ranks would get samples in another order than the check of equal steps",
+    "--wandb-key": "Ray writes it down in clear text; `wandb login` on each node instead",
+}
+"""Flags of Miles that would end the run, or spoil it: what is known at launch is refused there."""
+
+
+def passed_on(
+    words: Sequence[str], flags: Sequence[tuple[str, ...]]
+) -> tuple[tuple[str, ...], ...]:
+    """Miles' own flags as somebody typed them after `--`, each with its values.
+
+    Refused are those that the recipe gives, for the record would say something else, and those of
+    `KEPT_OUT`; argparse takes a beginning for the whole name, so beginnings are refused, too.
+    """
+    given = {flag[0] for flag in flags}
+    grouped: list[tuple[str, ...]] = []
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            _check_flag(name, given)
+            grouped.append((name, value) if equals else (name,))
+        elif not grouped:
+            raise LabError(f"{word!r} stands where a flag of Miles should: cua-lab miles -- --flag")
+        else:
+            grouped[-1] = (*grouped[-1], word)
+    return tuple(grouped)
+
+
+def _check_flag(name: str, given: set[str]) -> None:
+    for known, why in KEPT_OUT.items():
+        if known.startswith(name):
+            raise LabError(f"{name}: {why}")
+    if meant := next((flag for flag in sorted(given) if flag.startswith(name)), None):
+        raise LabError(f"{name}: {meant} is made from the recipe; change it there, or with --set")
 
 
 def _model_and_data(recipe: MilesRecipe) -> Flags:
@@ -139,6 +182,8 @@ def _plug_in(recipe: MilesRecipe) -> Flags:
         ("--custom-generate-function-path", "cua_lab.miles.generate.generate"),
         ("--custom-rm-path", "cua_lab.miles.reward.reward_func"),
         ("--custom-reward-post-process-path", "cua_lab.miles.reward.post_process_rewards"),
+        ("--custom-rollout-log-function-path", "cua_lab.miles.rollout_log.log_rollout"),
+        ("--custom-eval-rollout-log-function-path", "cua_lab.miles.rollout_log.log_eval"),
         ("--custom-config-path", Path(recipe.cluster.output) / RESOLVED),
     ]
 
@@ -167,7 +212,7 @@ def _grpo(recipe: MilesRecipe) -> Flags:
         ("--eps-clip-high", train.clip_high),
     ]
     if train.kl_coef > 0:
-        flags.append(("--use-kl-loss",))
+        flags += [("--use-kl-loss",), ("--ref-load", recipe.model.path)]
     if train.scale == "none":
         flags.append(("--disable-grpo-std-normalization",))
     return flags
@@ -201,14 +246,56 @@ def _cluster(recipe: MilesRecipe, *, debug: bool) -> Flags:
     flags: Flags = [
         ("--actor-num-nodes", cluster.nodes),
         ("--actor-num-gpus-per-node", cluster.gpus),
+        # Of the rollout; its default of 8 places engines on GPUs that a smaller node does not have.
+        ("--num-gpus-per-node", cluster.gpus),
         ("--colocate",),
-        ("--save", Path(cluster.output) / "checkpoints"),
+        # Where nothing has been saved yet, Miles starts from --hf-checkpoint.
+        ("--load", checkpoints_of(recipe)),
+        ("--save", checkpoints_of(recipe)),
         ("--save-interval", cluster.save_every),
         ("--dump-details", Path(cluster.output) / "dump"),
         ("--use-miles-dashboard",),
         ("--log-multi-turn",),
+        ("--log-passrate",),
     ]
+    if cluster.wandb:
+        flags += [
+            ("--use-wandb",),
+            ("--wandb-project", cluster.wandb),
+            ("--wandb-mode", cluster.wandb_mode),
+            ("--wandb-dir", Path(cluster.output) / "wandb"),
+        ]
     return [*flags, ("--debug-rollout-only",)] if debug else flags
+
+
+def checkpoints_of(recipe: MilesRecipe) -> Path:
+    """Where a run saves, and goes on from."""
+    return Path(recipe.cluster.output) / "checkpoints"
+
+
+def saved_step(recipe: MilesRecipe) -> int | None:
+    """The step that a run in this output folder would go on from; `None` where it starts anew."""
+    tracker = checkpoints_of(recipe) / "latest_checkpointed_iteration.txt"
+    if not tracker.is_file():
+        return None
+    text = tracker.read_text(encoding="utf-8").strip()
+    if not text.isdigit():
+        raise LabError(f"{tracker} holds {text!r}, expected a step; remove it, or restore the file")
+    return int(text)
+
+
+def check_resume(recipe: MilesRecipe, *, resume: bool) -> int | None:
+    """Refuse to go on by accident, or to start where there is nothing to go on from."""
+    step = saved_step(recipe)
+    where = checkpoints_of(recipe)
+    if step is None and resume:
+        raise LabError(f"--resume, but {where} holds no checkpoint: leave --resume out")
+    if step is not None and not resume:
+        raise LabError(
+            f"{where} holds checkpoints up to step {step}: go on with --resume, or choose another"
+            " --output"
+        )
+    return step
 
 
 def write_resolved(recipe: MilesRecipe, mode: Mode) -> Path:

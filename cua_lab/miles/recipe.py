@@ -27,7 +27,7 @@ from cua_lab.recipes.source import Override, Places, read_yaml
 KEY = "cua_lab"
 """The one attribute that Miles sets on its `args` from the file."""
 PUBLISHED = Path(__file__).with_name("recipe.yaml")
-Placement = Literal["local", "docker", "daytona"]
+Placement = Literal["local", "subprocess", "docker", "daytona"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TaskData:
     """What is played."""
 
     package: str = "cua_lab.envs.lab"
-    """HUD env package: a dotted name or a folder."""
+    """HUD env package: a dotted name, a folder, docker://IMAGE or tcp://HOST:PORT."""
     data: str = ""
     """JSONL of task rows, one a group."""
 
@@ -139,6 +139,10 @@ class ClusterSettings:
     """Checkpoints, dumps and the resolved recipe; on storage that outlives the node."""
     miles: str = ""
     """Miles' sources, the folder with train.py; empty: where `import miles` finds it."""
+    wandb: str = ""
+    """Project on Weights & Biases; empty: none. The key comes from each node's ~/.netrc alone."""
+    wandb_mode: Literal["online", "offline"] = "online"
+    """Offline writes to the output folder, for `wandb sync` afterwards."""
 
     @property
     def sources(self) -> str:

@@ -53,6 +53,16 @@ SHORT_SYSTEM_PROMPT = "Use the screen. Turns are scarce, keys are not."
 """For the small policy: every token of the prompt is paid for in each turn."""
 
 
+FOCUS_PROMPT = "Keys go to whatever has the focus: click it before you type or press."
+"""One more line where `ToolConfig.focus_click` is on."""
+
+
+def system_prompt(*, short: bool, tool: ToolConfig) -> str:
+    """What the agent says before everything else."""
+    prompt = SHORT_SYSTEM_PROMPT if short else SYSTEM_PROMPT
+    return f"{prompt}\n{FOCUS_PROMPT}" if tool.focus_click else prompt
+
+
 class LabAgentConfig(OpenAIChatConfig):
     """HUD's config and what the lab adds."""
 
@@ -84,7 +94,7 @@ def agent_config(
     request = {"temperature": agent.temperature, "max_tokens": agent.max_tokens, "token_ids": True}
     return LabAgentConfig(
         model=model,
-        system_prompt=SHORT_SYSTEM_PROMPT if agent.short_prompt else SYSTEM_PROMPT,
+        system_prompt=system_prompt(short=agent.short_prompt, tool=tool),
         tool=tool,
         first_screenshot=agent.first_screenshot,
         max_steps=agent.max_turns,

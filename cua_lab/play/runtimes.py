@@ -5,6 +5,9 @@
     docker       a container per episode, from the image of the package's Dockerfile.hud
     daytona      a sandbox in the cloud per episode, from the same image
 
+A package that is served elsewhere says itself where: tcp:// is played on that server, docker:// in
+a container per episode.
+
 Invariant: `make_runtime` finds out before anything starts whether the runtime can work at all: a
 missing program, SDK, key or image is a `LabError` that says how to get it. Credentials come from a
 file alone, never from a recipe, and are never shown.
@@ -22,6 +25,7 @@ from cua_lab.env_package import EnvPackage, dockerfile_of, env_package
 from cua_lab.errors import LabError
 from cua_lab.hud_quirks import keep_keys_from_children
 from cua_lab.play.containers import daytona_runtime
+from cua_lab.served_env import ServedName, is_served
 
 Kind = Literal["local", "subprocess", "docker", "daytona"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -45,6 +49,8 @@ def make_runtime(
     """
     if kind not in KINDS:
         raise LabError(f"runtime is {kind!r}; choose {', '.join(KINDS)}")
+    if is_served(package):
+        return _served(ServedName(package), kind)
     if kind == "local":
         return _local(env_package(package), concurrency)
     if kind == "subprocess":
@@ -55,6 +61,17 @@ def make_runtime(
     if kind == "docker":
         return _docker(package, image or image_of(package))
     return _daytona(package, image, key_file)
+
+
+def _served(name: ServedName, kind: Kind) -> Any:
+    """Where the package says, which is `local`, or `docker` for an image."""
+    fits = ("local",) if name.image is None else ("local", "docker")
+    if kind not in fits:
+        raise LabError(
+            f"{name.source} says itself where it runs, but the runtime is {kind}; expected"
+            f" {' or '.join(fits)}"
+        )
+    return name.provider() if name.image is None else _docker(name.source, name.image)
 
 
 def image_of(package: str) -> str:
@@ -87,6 +104,8 @@ def _docker(package: str, image: str) -> Any:
             "or choose runtime: subprocess"
         )
     if _quiet("docker", "image", "inspect", image) != 0:
+        if is_served(package):
+            raise LabError(f"there is no image {image!r}: `docker pull {image}`, or build it")
         file = dockerfile_of(package)
         raise LabError(
             f"there is no image {image!r}: build it from the root of the repository with "

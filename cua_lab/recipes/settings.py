@@ -237,6 +237,9 @@ class SftSettings:
     """Of the hidden matrices, with `optimizer: muon`; it warms up and cools down as `lr` does."""
     player: dict[str, Any] = field(default_factory=dict)
     """Arguments of the scripted player, such as its noise."""
+    trajectories: str | None = None
+    """JSONL of conversations to learn from instead of a scripted player, for envs that bring none;
+    `cua_lab.demonstrators.trajectories` says what a line holds."""
     think: str | None = None
     """What the player says before each call, by name: `pair` for 2048-near-win. None: it only
     acts."""

@@ -96,7 +96,8 @@ class StageRun:
     engine: AnyEngine
     worker: AnyWorker
     codec: TableCodec
-    demonstrator: Demonstrator
+    demonstrator: Demonstrator | None
+    """`None` where nothing is imitated."""
     ranks: Ranks = ALONE
     """The processes that learn with this one."""
     seen: list[tuple[bytes, ...]] = field(default_factory=list)
@@ -170,11 +171,12 @@ class StageRun:
         self._save()
 
     async def _imitate(self, sft: SftSettings) -> None:
-        stage = self.setup.stage
+        stage, demonstrator = self.setup.stage, self.demonstrator
+        assert demonstrator is not None  # `demonstrator_of` raises where there are steps and nobody
         seed = derive_seed(self.setup.seed, stage.name, "sft")
         await self._record_demonstrations()
         with bar(f"{stage.name}: warm-up", sft.steps, "step") as progress:
-            steps = sft_steps(self.policy, self.demonstrator, sft, seed=seed)
+            steps = sft_steps(self.policy, demonstrator, sft, seed=seed)
             for metrics in steps:
                 self.tally.add_seconds(sft=metrics.seconds)
                 self.tally.add_work(sft=metrics.sequence_tokens)

@@ -14,6 +14,7 @@ from cua_lab.computer.schema import tool_schema
 from cua_lab.demonstrators import players_of
 from cua_lab.demonstrators.demos import PromptContext, corpus_of
 from cua_lab.demonstrators.recorder import Recorder
+from cua_lab.demonstrators.trajectories import Trajectories
 from cua_lab.env_package import EnvPackage, env_package
 from cua_lab.errors import LabError
 from cua_lab.hud_quirks import template_parameters
@@ -77,9 +78,13 @@ class StageContext:
         return Task(
             env=self.package.name,
             id=variant.template,
-            args={**variant.args, "seed": seed},
+            args={**variant.args, **({"seed": seed} if self._takes_seed(variant) else {})},
             slug=variant.name,
         )
+
+    def _takes_seed(self, variant: Variant) -> bool:
+        """An env without a seed begins each episode as it likes; all are then of one start."""
+        return "seed" in template_parameters(self.package.env, variant.template)
 
     def _variant_indices(self, count: int) -> list[int]:
         """The variant of each of `count` plans: as many of each, and the plans of one slot, which
@@ -130,6 +135,8 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
     """Check a stage against its env package and build what plays it."""
     package = env_package(stage.tasks.package)
     _check_ablations(package, stage)
+    if package.served is not None:
+        package.check_concurrency(recipe.run.concurrency, "run.concurrency")
     _check_safety(stage)
     return StageContext(
         recipe=recipe,
@@ -147,6 +154,11 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
 
 
 def _check_ablations(package: EnvPackage, stage: Stage) -> None:
+    if package.players is None and "random" in stage.eval.ablations:
+        raise LabError(
+            f"eval.ablations of stage {stage.name!r}: {package.source} brings no players.py, so"
+            " nobody plays at random; set eval.ablations to [shuffled, blank]"
+        )
     if "blind" not in stage.eval.ablations:
         return
     if not hasattr(players_of(package), "best_blind"):
@@ -217,8 +229,13 @@ def _template_args(
 
 def scene_of(setup: StageContext) -> PromptContext:
     """What the agent says around every conversation, for the demonstrations."""
-    args = setup.variants[0].args
-    size = (args["width"], args["height"])
+    args, tool = setup.variants[0].args, setup.stage.tool
+    if tool.coordinate_space == "pixels" and not {"width", "height"} <= set(args):
+        raise LabError(
+            f"{setup.package.source} does not say how large its screen is, so a tool in pixels"
+            " cannot be described before an episode: set tool.coordinate_space to 0-1000"
+        )
+    size = (args.get("width", 1000), args.get("height", 1000))  # of the schema's limits in pixels
     return PromptContext(
         system=setup.config.system_prompt,
         tools=(tool_schema(setup.config.tool, size),),
@@ -226,9 +243,15 @@ def scene_of(setup: StageContext) -> PromptContext:
     )
 
 
-def demonstrator_of(setup: StageContext) -> Demonstrator:
-    """The scripted player of the stage's task; of several variants, each in turn."""
+def demonstrator_of(setup: StageContext) -> Demonstrator | None:
+    """Whom the warm-up learns from: trajectories, or the scripted player of the stage's task, of
+    several variants each in turn. `None` where there is no warm-up and the package brings nobody.
+    """
     stage = setup.stage
+    if stage.sft.trajectories is not None:
+        return Trajectories.read(stage.sft.trajectories, scene_of(setup).tools)
+    if stage.sft.steps == 0 and setup.package.players is None:
+        return None
     players = players_of(setup.package)
     each: list[Demonstrator] = [
         players.demonstrator(
@@ -251,12 +274,14 @@ def demonstrator_of(setup: StageContext) -> Demonstrator:
     return lambda index: each[index % len(each)](index // len(each))
 
 
-def new_policy(setup: StageContext, demonstrator: Demonstrator, dtype: str = "float32") -> Policy:
+def new_policy(
+    setup: StageContext, demonstrator: Demonstrator | None, dtype: str = "float32"
+) -> Policy:
     """The policy before the warm-up: a checkpoint, or a small one with random weights."""
     settings = setup.stage.policy
     if settings.checkpoint is not None:
         policy = load_policy(settings.checkpoint, dtype=dtype)
-        if setup.stage.agent.after_rewrite != "split":
+        if demonstrator is not None and setup.stage.agent.after_rewrite != "split":
             demo = demonstrator(0)
             check_template(
                 lambda messages, opened: render_text(
@@ -265,6 +290,11 @@ def new_policy(setup: StageContext, demonstrator: Demonstrator, dtype: str = "fl
                 demo.messages,
             )
         return policy
+    if demonstrator is None:
+        raise LabError(
+            f"stage {setup.stage.name!r} has nothing to begin with: a new policy gets its words"
+            " from demonstrations; set policy.checkpoint, or sft.trajectories to a JSONL"
+        )
     return build_policy(
         settings,
         corpus_of((demonstrator,)),

@@ -22,6 +22,7 @@ import httpx
 from cua_lab.engine.engine import Engine
 from cua_lab.env_package import EnvPackage
 from cua_lab.errors import LabError
+from cua_lab.hud_quirks import env_of, template_parameters
 from cua_lab.pictures import data_url, png_bytes
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.worker import Plan, Worker
@@ -181,7 +182,9 @@ def evaluation_plans(
     episodes = episodes or (ALONE if len(chosen) == 1 else AMONG_OTHERS)
     seeds = [derive_seed(seed, "evaluate", index) % 2**31 for index in range(episodes)]
     rows = [
-        row_of(task, with_args(task, {**args, "seed": start})) for task in chosen for start in seeds
+        row_of(task, with_args(task, {**args, **_start(task, start)}))
+        for task in chosen
+        for start in seeds
     ]
     return [
         Plan(
@@ -192,6 +195,13 @@ def evaluation_plans(
         )
         for index, row in enumerate(rows)
     ]
+
+
+def _start(task: Task, seed: int) -> dict[str, int]:
+    """The start state's seed; nothing for a template that takes none."""
+    env = env_of(task)
+    takes = env is None or "seed" in template_parameters(env, task.id)
+    return {"seed": seed} if takes else {}
 
 
 def _chosen(package: EnvPackage, names: Sequence[str] | None, split: str | None) -> list[Task]:

@@ -226,9 +226,11 @@ def _logprobs_block(choice: dict[str, Any], tokens: ChoiceTokens) -> dict[str, A
     """`logprobs.content` in step with the ids; `None` unless every id has a log-probability."""
     if tokens.logprobs is None or any(map(math.isnan, tokens.logprobs)):
         return None
-    content = (choice.get("logprobs") or {}).get("content") or []
-    if len(content) == len(tokens.logprobs):
-        pairs = zip(content, tokens.logprobs, strict=True)
+    block = choice.get("logprobs")
+    content = block.get("content") if isinstance(block, dict) else None
+    told = content if isinstance(content, list) else []
+    if len(told) == len(tokens.logprobs) and all(isinstance(entry, dict) for entry in told):
+        pairs = zip(told, tokens.logprobs, strict=True)
         return {"content": [entry | {"logprob": value} for entry, value in pairs]}
     blank: dict[str, Any] = {"token": "", "bytes": None, "top_logprobs": []}
     return {"content": [blank | {"logprob": value} for value in tokens.logprobs]}

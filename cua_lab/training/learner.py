@@ -110,6 +110,11 @@ class Learner:
     # -- gradients ---------------------------------------------------------------------------
 
     @property
+    def sharded(self) -> bool:
+        """Whether the ranks meet in every forward pass, to gather weights."""
+        return self._split is not None
+
+    @property
     def loss_scale(self) -> float:
         """What a loss is multiplied with so that gradients add up: FSDP takes their mean."""
         return float(self.ranks.count) if self._split is not None else 1.0

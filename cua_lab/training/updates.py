@@ -19,6 +19,7 @@ from cua_lab.recipes.settings import GrpoSettings
 from cua_lab.training.batching import MicroBatch
 from cua_lab.training.learner import Frozen, Learner
 from cua_lab.training.losses import LossResult, policy_loss
+from cua_lab.training.rank_parity import check_vision_parity
 from cua_lab.training.shares import Done, Part, Piece, PieceLoss
 
 Explain = Callable[[MicroBatch, Tensor, Tensor, float], str]
@@ -60,6 +61,14 @@ class Updates:
 
     def run(self, parts: Sequence[Part], next_rate: Callable[[], float]) -> Done:
         """All updates of the step; `next_rate` gives the learning rate of each as it is due."""
+<<<<<<< HEAD
+        if self._learner.sharded:  # ranks that do not all run the vision tower would hang in it
+            images = [len(piece.micro.batch.image_index) for part in parts for piece in part]
+            check_vision_parity(self._learner.ranks, images)
+=======
+        images = [len(piece.micro.batch.image_index) for part in parts for piece in part]
+        check_vision_parity(self._learner.ranks, images)
+>>>>>>> b-miles
         if len(parts) > 1:  # later minibatches are scored before the first update moves on
             for piece in (piece for part in parts for piece in part):
                 with torch.no_grad():

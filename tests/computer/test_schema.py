@@ -179,3 +179,18 @@ def test_whatever_a_model_says_is_a_call_or_a_call_error(arguments, action) -> N
     for point in (call.at, call.to):
         assert point is None or (0 <= point[0] < 128 and 0 <= point[1] < 128)
     assert 0 <= call.wait_s <= CONFIG.max_wait_s
+
+
+def test_what_is_clicked_for_the_policy_is_said_to_it() -> None:
+    from cua_lab.play.agent import SYSTEM_PROMPT, system_prompt
+
+    silent, told = ToolConfig(), ToolConfig(focus_click=True)
+    without = tool_schema(silent, SCREEN)["function"]["description"]
+    assert "focus" not in without
+    said = tool_schema(told, SCREEN)["function"]["description"]
+    assert said.startswith(without)
+    assert "clicked once" in said
+    assert system_prompt(short=False, tool=silent) == SYSTEM_PROMPT
+    assert "click it before you type" in system_prompt(short=True, tool=told)
+    mouse = ToolConfig(focus_click=True, actions=("click",))
+    assert "focus" not in tool_schema(mouse, SCREEN)["function"]["description"]

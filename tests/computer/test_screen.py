@@ -53,7 +53,7 @@ def test_the_screenshot_after_an_action_shows_its_result_to_the_pixel() -> None:
             await tool.client.close()
         assert app.moves > 0
 
-    within(20, scenario())
+    within(200, scenario())
 
 
 def test_a_click_said_in_thousandths_lands_where_it_was_meant() -> None:
@@ -67,7 +67,7 @@ def test_a_click_said_in_thousandths_lands_where_it_was_meant() -> None:
         assert app.last_click == app.target.box.center
         assert app.hit
 
-    within(20, scenario())
+    within(200, scenario())
 
 
 def test_any_text_arrives_whole() -> None:
@@ -80,7 +80,7 @@ def test_any_text_arrives_whole() -> None:
         assert [item.text for item in app.items] == ["Résumé, 日本 ~!{!"]
         assert app.field.text == "next"
 
-    within(20, scenario())
+    within(200, scenario())
 
 
 class Noise:
@@ -130,7 +130,7 @@ def test_bells_and_cut_text_cost_nothing(noise: bytes) -> None:
             assert proxy.connections == 1
             await client.close()
 
-    within(20, scenario())
+    within(200, scenario())
 
 
 def test_a_stream_out_of_step_is_mended_by_one_new_connection() -> None:
@@ -147,7 +147,7 @@ def test_a_stream_out_of_step_is_mended_by_one_new_connection() -> None:
             assert proxy.connections == 2
             await client.close()
 
-    within(20, scenario())
+    within(200, scenario())
 
 
 def test_a_closed_screen_is_dead_in_bounded_time() -> None:
@@ -159,7 +159,7 @@ def test_a_closed_screen_is_dead_in_bounded_time() -> None:
             await tool.execute({"action": "screenshot"})
         await tool.client.close()
 
-    within(10, scenario())
+    within(200, scenario())
 
 
 def test_the_tool_works_on_the_client_that_hud_makes() -> None:
@@ -170,7 +170,7 @@ def test_the_tool_works_on_the_client_that_hud_makes() -> None:
             assert pixels(await tool.execute({"action": "screenshot"})).shape == (128, 128, 3)
             await client.close()
 
-    within(10, scenario())
+    within(200, scenario())
 
 
 def test_a_desktop_of_this_process_is_dialled_directly_and_any_other_through_the_tunnel() -> None:
@@ -192,5 +192,5 @@ def test_a_desktop_of_this_process_is_dialled_directly_and_any_other_through_the
                 screen = await connect(client, timeout_s=5.0)
                 await screen.close()
 
-    within(10, scenario())
+    within(200, scenario())
     assert asked == ["screen"]

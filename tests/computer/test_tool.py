@@ -60,6 +60,23 @@ def test_keys_play_in_order_and_chords_are_released_backwards(desktop) -> None:
     ]  # fmt: skip
 
 
+def test_the_first_key_is_preceded_by_a_click_where_the_page_has_no_focus(desktop) -> None:
+    """hud-browser's 2048: a key without one scored 0.0 on 4 of 4 fresh boots."""
+    tool = desktop.tool(focus_click=True)
+    run(tool, action="press", keys=["left"])
+    run(tool, action="press", keys=["left"])
+    middle = [("point", 64, 64, 0), ("point", 64, 64, 1), ("point", 64, 64, 0)]
+    key = [("down", 0xFF51), ("up", 0xFF51)]
+    assert desktop.events == [*middle, *key, *key]
+
+
+def test_a_policy_that_has_clicked_is_not_helped(desktop) -> None:
+    tool = desktop.tool(focus_click=True)
+    run(tool, action="click", x=3, y=4)
+    run(tool, action="type", text="a")
+    assert ("point", 64, 64, 1) not in desktop.events
+
+
 def test_a_call_is_one_write_however_many_keys_it_has(desktop) -> None:
     run(desktop.tool(), action="press", keys=["left", "down"] * 10)
     assert len(desktop.events) == 40

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 T = TypeVar("T")
-LIMIT_S = 30
+LIMIT_S = 300
 
 
 def within_limit(scenario: Callable[[], Awaitable[T]]) -> T:

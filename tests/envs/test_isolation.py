@@ -1,6 +1,6 @@
 """Pages that try what a page must not: the lab's files, other desktops, the engine, the grader.
 
-What each runtime promises is written in docs/safety.md; here is what this machine can test.
+What each runtime promises is written in docs/isolation.md; here is what this machine can test.
 """
 
 import asyncio

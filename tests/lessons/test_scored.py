@@ -2,7 +2,7 @@
 
 import torch
 
-from cua_lab.lessons.scored import losses_agree
+from cua_lab.lessons.scored import imitations_agree, losses_agree
 
 
 def loss(now, old, A, mask, low, high, *, both=True, mean=True):
@@ -30,3 +30,16 @@ def test_a_loss_that_multiplies_by_the_mask_meets_the_nan() -> None:
         ).sum()
 
     assert losses_agree(naive, 20) == 0
+
+
+def imitation(logits, ids, mask, *, shift=1, mean=True):
+    logprobs = logits.log_softmax(-1)
+    nll = [-logprobs[t - shift, ids[t]] for t in range(1, len(ids)) if mask[t]]
+    return sum(nll) / (len(nll) if mean else 1)
+
+
+def test_a_warm_up_loss_needs_the_shift_and_the_mean() -> None:
+    assert imitations_agree(imitation, 50) == 50
+    assert imitations_agree(lambda *a: imitation(*a, shift=0), 50) == 0
+    assert imitations_agree(lambda *a: imitation(*a, mean=False), 50) < 25
+    assert imitations_agree(lambda x, i, m: imitation(x, i, m | True), 50) < 5

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from cua_lab.errors import LabError
+from cua_lab.miles.episodes import status_of
 from cua_lab.miles.generate import generate, refuse_cut_distributions, refuse_partial
 from cua_lab.miles.reward import graded_advantages, reward_func
 from cua_lab.miles.stopping import RunEnds, ends_the_run
+from cua_lab.play.episode import Action, Episode
 from cua_lab.policy.policy import Policy
 from tests.miles.standin import StandIn, reward_args, sample_classes
 
@@ -177,6 +179,41 @@ def test_the_same_seed_plays_the_same_episode(miles_args: Any, group: list[Any])
     """Where the server honours seeds: the embedded engine does, sglang in deterministic mode."""
     (again,) = play(miles_args, members(type(group[0]))[:1])
     assert again.tokens == group[0].tokens
+
+
+def test_a_failed_episode_of_an_evaluation_has_no_reward(miles_args: Any) -> None:
+    """Miles asks for the reward where generate left none; `None` is what it calls failed."""
+    sample = members(StandIn)[SABOTAGED]
+    (made,) = asyncio.run(generate(miles_args, sample, dict(SAMPLING), evaluation=True))
+    assert made.reward is None
+    assert asyncio.run(reward_func(None, made)) is None
+
+
+def test_no_response_is_longer_than_the_recipe_says(miles_args: Any, group: list[Any]) -> None:
+    """A cut lies between turns: the first answer fits, the second does not."""
+    two = next(s for s in good(group) if s.metadata["cua_lab"]["turns"] == 2)
+    miles_args.cua_lab["context"]["response"] = two.response_length - 1
+    again = members(StandIn)[two.index]
+    (cut,) = play(miles_args, [again])
+    assert cut.metadata["cua_lab"]["turns"] == 1
+    assert cut.metadata["cua_lab"]["ended_by"] == "too_long"
+    assert cut.tokens == two.tokens[: len(cut.tokens)]
+
+
+@pytest.mark.parametrize(
+    ("said", "arguments", "status"),
+    [("", None, "truncated"), (" \n", None, "truncated"), ("Done.", None, "completed"),
+     ("", {"action": "finish"}, "completed")],
+)  # fmt: skip
+def test_an_answer_with_nothing_in_it_completes_nothing(
+    said: str, arguments: dict[str, Any] | None, status: str
+) -> None:
+    action = Action(arguments, valid=True, text=said, screenshot=None, thought=said)
+    episode = Episode(
+        id="e", group="g", task="t", turns=(), actions=(action,), screenshots=(), reward=0.0,
+        status="completed",
+    )  # fmt: skip
+    assert status_of(episode) == status
 
 
 def test_partial_rollouts_are_refused_with_the_reason() -> None:

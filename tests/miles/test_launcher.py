@@ -5,6 +5,7 @@ import json
 import logging
 import pickle
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from cua_lab.miles import episodes
 from cua_lab.miles.generate import generate
 from cua_lab.miles.launcher import (
     REPOSITORY,
+    check_resume,
+    checkpoints_of,
     clean_environment,
     command_of,
     for_mode,
@@ -202,3 +205,95 @@ def test_workers_find_this_package(recipe: MilesRecipe) -> None:
     path = command_of(recipe, "normal").runtime_env["env_vars"]["PYTHONPATH"]
     assert path.split(":")[:2] == [str(REPOSITORY), "/src/miles"]
     assert (REPOSITORY / "cua_lab" / "miles" / "generate.py").is_file()
+
+
+def test_a_run_goes_on_only_when_asked_to(recipe: MilesRecipe) -> None:
+    """`--load` is always there: Miles starts from the model where nothing has been saved."""
+    where = checkpoints_of(recipe)
+    flags = flags_of(recipe, "normal")
+    assert flags["--load"] == flags["--save"] == str(where)
+    assert check_resume(recipe, resume=False) is None
+    with pytest.raises(LabError, match="leave --resume out"):
+        check_resume(recipe, resume=True)
+    where.mkdir(parents=True)
+    (where / "latest_checkpointed_iteration.txt").write_text("15\n")
+    with pytest.raises(LabError, match="up to step 15: go on with --resume"):
+        check_resume(recipe, resume=False)
+    assert check_resume(recipe, resume=True) == 15
+    (where / "latest_checkpointed_iteration.txt").write_text("release")
+    with pytest.raises(LabError, match="'release', expected a step"):
+        check_resume(recipe, resume=True)
+
+
+def test_a_kl_loss_has_a_reference(recipe: MilesRecipe) -> None:
+    """Miles checks the path of --ref-load with `os.path.exists`, which raises on None."""
+    assert "--ref-load" not in flags_of(recipe, "normal")
+    changed = replace(recipe, train=replace(recipe.train, kl_coef=0.01))
+    flags = flags_of(changed, "normal")
+    assert flags["--ref-load"] == recipe.model.path
+    assert (flags["--kl-coef"], flags["--kl-loss-coef"]) == ("0.0", "0.01")
+
+
+def test_a_smaller_node_and_a_dashboard_elsewhere(recipe: MilesRecipe) -> None:
+    assert flags_of(recipe, "normal")["--num-gpus-per-node"] == "8"
+    cluster = replace(recipe.cluster, gpus=4, wandb="screens", wandb_mode="offline")
+    flags = flags_of(replace(recipe, cluster=cluster), "normal")
+    assert flags["--num-gpus-per-node"] == flags["--actor-num-gpus-per-node"] == "4"
+    assert (flags["--wandb-project"], flags["--wandb-mode"]) == ("screens", "offline")
+    assert flags["--wandb-dir"] == f"{cluster.output}/wandb"
+    assert {"--use-wandb", "--log-passrate", "--log-multi-turn"} <= set(flags)
+
+
+def test_miles_own_flags_are_passed_on_with_their_values(recipe: MilesRecipe) -> None:
+    more = ["--eval-interval", "5", "--eval-prompt-data", "held", "rows.jsonl", "--seed=-1"]
+    flags = command_of(recipe, "normal", more).flags
+    assert flags[-3:] == (
+        ("--eval-interval", "5"), ("--eval-prompt-data", "held", "rows.jsonl"), ("--seed", "-1"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--lr", "1e-5"], "--lr is made from the recipe"),
+        (["--num-roll", "9"], "--num-rollout is made from the recipe"),
+        (["--partial-rollout"], "an episode cannot be taken up again"),
+        (["--micro-batch-size", "2"], "it is 1"),
+        (["--calculate-per"], "miles#3231"),
+        (["--wandb-key", SECRET], "in clear text"),
+        (["5", "--lr"], "'5' stands where a flag"),
+    ],
+)
+def test_what_would_spoil_a_run_is_refused_at_its_start(
+    recipe: MilesRecipe, words: list[str], message: str
+) -> None:
+    with pytest.raises(LabError, match=message) as refused:
+        command_of(recipe, "normal", words)
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("mode", ["normal", "smoke"])
+def test_miles_own_parser_takes_every_flag(
+    recipe: MilesRecipe, mode: Any, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With KL, wandb and flags of the user; what Miles then resumes from is the model."""
+    arguments = pytest.importorskip("miles.utils.arguments")
+    from miles.backends.fsdp_utils.arguments import build_fsdp_parser
+
+    changed = replace(
+        recipe,
+        model=replace(recipe.model, path=str(checkpoint)),
+        train=replace(recipe.train, kl_coef=0.01),
+        cluster=replace(recipe.cluster, wandb="screens", wandb_mode="offline"),
+    )
+    parser = build_fsdp_parser(arguments.get_miles_extra_args_provider())
+    command = command_of(changed, mode, ["--eval-interval", "5"])
+    words = [word for flag in command.flags for word in flag]
+    args, unknown = parser.parse_known_args(words)
+    assert [name for name in unknown if not name.startswith("--sglang")] == [
+        value for flag in command.flags if flag[0].startswith("--sglang") for value in flag[1:]
+    ], "only sglang's own flags are another parser's"
+    assert (args.micro_batch_size, args.use_dynamic_batch_size) == (1, False)
+    assert args.ref_load == str(checkpoint)
+    assert args.eval_interval == 5
+    assert args.train_backend == "fsdp"

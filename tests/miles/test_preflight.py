@@ -36,7 +36,9 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     key.chmod(0o600)
     (tmp_path / "miles").mkdir()
     (tmp_path / "miles" / "train.py").write_text("")
-    versions = {"hud": "0.6.21", "daytona": "1", "asyncssh": "2", "sglang": "0.5.23"}
+    (tmp_path / "miles" / "requirements.txt").write_text("torch\ntransformers==5.12.1  # pin\n")
+    versions = {"hud": "0.6.21", "daytona": "1", "asyncssh": "2", "sglang": "0.5.23",
+                "transformers": "5.12.1", "wandb": "0.20"}  # fmt: skip
     monkeypatch.setattr(module, "_version", versions.get)
     monkeypatch.setattr(module.shutil, "which", lambda name: f"/usr/bin/{name}")
     listing = subprocess.CompletedProcess((), 0, "GPU\n" * 8)
@@ -80,7 +82,7 @@ def test_a_bare_machine_lists_all_that_is_missing_in_one_go(
         overrides=[f"runtime.key_file={tmp_path}/none", f"cluster.miles={tmp_path}"]
     )
     failed = [check for check in preflight(recipe) if check.status == "fail"]
-    names = "hud daytona asyncssh sglang miles ray GPUs credentials rows model disk"
+    names = "hud daytona asyncssh sglang miles ray transformers GPUs credentials rows model disk"
     assert [check.name for check in failed] == names.split()
     assert all(check.saw and check.fix for check in failed)
 
@@ -175,6 +177,8 @@ def test_the_tool_must_speak_the_models_coordinates(node: Path) -> None:
         ("GPUs", "cluster.gpus=16", "fail"),
         ("our trainer", "train.clip_high=0.2", "warn"),
         ("env package", "tasks.package=cua_lab.nowhere", "fail"),
+        ("env package", "tasks.package=tcp://127.0.0.1:9", "fail"),
+        ("screens", "tool.quiet_ms=0", "ok"),
         ("miles", "cluster.miles=/nowhere", "fail"),
         ("model", "model.path=/nowhere", "fail"),
     ],
@@ -220,3 +224,57 @@ def test_costs_are_printed_without_a_model(node: Path) -> None:
     result = CliRunner().invoke(app, ["miles", "--costs"])
     assert "512x480 px, 240 tokens" in result.output
     assert result.exit_code == 0
+
+
+BARE = """
+from hud.environment import Environment
+
+env = Environment("bare")
+
+
+@env.template(id="play")
+async def play(level: int = 1):
+    yield {"prompt": "Play."}
+    yield {"score": 1.0}
+"""
+
+
+@pytest.fixture
+def foreign(node: Path) -> str:
+    """A package of somebody's own, whose template has neither seed nor turns."""
+    (node / "env").mkdir()
+    (node / "env" / "env.py").write_text(BARE)
+    return f"tasks.package={node}/env"
+
+
+def test_the_hint_for_rows_works_on_any_env(node: Path, foreign: str) -> None:
+    overrides = (foreign, "runtime.kind=local", f"tasks.data={node}/own.jsonl")
+    hint = look(node, "rows", *overrides).fix
+    assert hint == f"cua-lab data mint {node}/own.jsonl --package {node}/env --slug play"
+    result = CliRunner().invoke(app, hint.removeprefix("cua-lab ").split())
+    assert result.exit_code == 0, result.output
+    assert look(node, "rows", *overrides).status == "warn"  # one row, and a step takes four
+    assert look(node, "env package", *overrides).status == "ok"
+
+
+def test_a_real_browsers_screen_must_settle(node: Path, foreign: str) -> None:
+    """20 of 36 frames of the public env came before the move without, 6 of 48 at 60 ms."""
+    assert look(node, "screens", foreign, "tool.quiet_ms=0").status == "fail"
+    assert look(node, "screens", foreign, "tool.react_ms=60").status == "warn"
+    assert look(node, "screens", foreign).status == "ok"
+
+
+def test_miles_pin_of_transformers_is_kept(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_version", {"transformers": "5.24.0"}.get)
+    check = look(node, "transformers")
+    assert (check.status, check.saw) == ("fail", "5.24.0, Miles pins 5.12.1")
+    assert "--group plugin" in check.fix
+
+
+def test_no_key_of_wandb_is_passed_on(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "secret")
+    monkeypatch.setattr(module, "_netrc_has", lambda host: False)
+    check = look(node, "wandb", "cluster.wandb=screens")
+    assert check.status == "fail"
+    assert "is not passed on" in check.saw
+    assert look(node, "wandb", "cluster.wandb=screens", "cluster.wandb_mode=offline").status == "ok"

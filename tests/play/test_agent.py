@@ -79,7 +79,7 @@ def play(model: Model, *, env=build, task: Task | None = None, **config: Any) ->
     agent = agent_for(model, **config)
 
     async def limited() -> Run:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             return await rollout(task, agent, runtime=LocalRuntime(env))
 
     return asyncio.run(limited())

@@ -94,12 +94,20 @@ def check_flat(seen: Sequence[dict[str, int]], warm: int) -> None:
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StageRun]:
-    """A small engine whose policy clicks."""
+    """A small engine whose policy clicks, with caches that are full after some 50 episodes.
+
+    With the usual 256 MiB each they fill for a thousand and more: an episode of one screen adds
+    0.22 MiB, the patches of its screenshot (0.21 MiB) nearly all of it, which was taken for a leak.
+    """
     monkeypatch.setattr(worker.httpx, "ASGITransport", Clicking)
     recipe = parse_recipe(TINY, name="tiny", overrides=["run.concurrency=10", "engine.cache_mib=4"])
     setup = build_stage(recipe, recipe.stages[0])
     opened = StageRun.open(setup, RunFolder(tmp_path), Progress())
     opened.worker.timeout_s = 600.0
+    full = 4 * 2**20
+    for cache in (opened.engine.chats._known, opened.policy.vision._cache):
+        cache.max_bytes = full
+    opened.engine._features._known.max_bytes = full
     yield opened
     opened.engine.close()
 
@@ -147,8 +155,12 @@ def on_browsers(at_once: int) -> Play:
         )
 
     async def several(first: int, count: int) -> Sequence[Episode]:
-        plans: list[Any] = [lambda _, i=i: one(i) for i in range(first, first + count)]
-        return await play_slots(plans, concurrency=at_once, leave=lambda k: None)
+        return await play_slots(
+            range(first, first + count),
+            lambda index, slot: one(index),
+            concurrency=at_once,
+            leave=lambda k: None,
+        )
 
     return several
 

@@ -98,6 +98,17 @@ def test_the_server_is_asked_for_everything_that_any_dialect_needs():
     assert int(server.requests[0].headers["content-length"]) == len(server.requests[0].content)
 
 
+@pytest.mark.parametrize("entry", [None, 1, "x", []])
+def test_an_entry_of_the_logprobs_that_is_no_object_is_built_from_the_triples(entry: Any) -> None:
+    """Found by fuzzing: a TypeError, where the ids and their log-probabilities were all there."""
+    body = recording(SGLANG, "b6_forced_hermes_tool_call")["response"]
+    right = [e["logprob"] for e in body["choices"][0]["logprobs"]["content"]]
+    body["choices"][0]["logprobs"]["content"][0] = entry
+    answer = post(ShimTransport(Server(httpx.Response(200, json=body)), dialect="sglang"), ASK)
+    content = answer.json()["choices"][0]["logprobs"]["content"]
+    assert [e["logprob"] for e in content] == pytest.approx(right)
+
+
 def test_vllm_is_asked_for_its_own_flag_only():
     server = Server(answer(VLLM, "b6_forced_hermes_tool_call"))
     post(ShimTransport(server, dialect="vllm"), ASK)

@@ -1,0 +1,71 @@
+"""`cua-lab plan`: how long a step of a cluster run takes, what it costs, and what it waits for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cua_lab.cli.root import app
+
+DESKTOPS = (10, 100, 10_000)
+
+
+@app.command("plan")
+def plan_run(
+    recipe: Annotated[
+        Path | None, typer.Option(help="A recipe of `cua-lab miles`; the published one without it.")
+    ] = None,
+    desktops: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Sandboxes at once; may be given again.", show_default="several"),
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="In all.", show_default="the recipe's")
+    ] = None,
+    prefill: Annotated[float, typer.Option(min=1, help="Tokens/s that an engine reads.")] = 20_000,
+    decode: Annotated[
+        float, typer.Option(min=1, help="Tokens/s that an engine writes for one request.")
+    ] = 125,
+    env_seconds: Annotated[float, typer.Option(min=0, help="Action to screenshot.")] = 1.0,
+    boot_seconds: Annotated[float, typer.Option(min=0, help="Of a sandbox.")] = 60.0,
+    train: Annotated[float, typer.Option(min=1, help="Tokens/s that a GPU trains.")] = 2_500,
+    gpu_hour: Annotated[float, typer.Option(min=0, help="Price of a GPU for an hour.")] = 3.0,
+    sandbox_hour: Annotated[float, typer.Option(min=0, help="Price of a sandbox.")] = 0.1,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a number.", metavar="KEY=VALUE")
+    ] = None,
+) -> None:
+    """Simulate a step for several numbers of desktops; formulae in `cua_lab.miles.capacity`."""
+    from dataclasses import replace
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from cua_lab.miles.capacity import H200, plan, workload_of
+    from cua_lab.miles.recipe import PUBLISHED, load_miles_recipe
+
+    loaded = load_miles_recipe(recipe or PUBLISHED, overrides or [])
+    speeds = replace(
+        H200,
+        prefill_tokens_s=prefill,
+        decode_step_s=1 / decode,
+        env_s=env_seconds,
+        boot_s=boot_seconds,
+        train_tokens_s=train,
+    )
+    cards = gpus or loaded.cluster.nodes * loaded.cluster.gpus
+    table = Table(box=None, pad_edge=False)
+    names = ("desktops", "episodes", "rollout", "pixels", "training", "step", "cost", "waits for")
+    for column in names:
+        table.add_column(column, justify="left" if column == "waits for" else "right")
+    for count in desktops or (loaded.runtime.max_sandboxes, *DESKTOPS):
+        work = workload_of(loaded, episodes=max(count, loaded.train.episodes))
+        made = plan(work, speeds, sandboxes=count, gpus=cards, gpu_hour=gpu_hour,
+                    sandbox_hour=sandbox_hour)  # fmt: skip
+        seconds = (made.rollout.seconds, made.transfer_s, made.train_s, made.step_s)
+        cells = [f"{value / 60:.1f} min" for value in seconds]
+        table.add_row(str(count), str(work.episodes), *cells, f"{made.cost:.2f}", made.bottleneck)
+    Console().print(table)
+    typer.echo(f"{cards} GPUs; speeds are as given or assumed, see `cua_lab.miles.capacity.H200`")

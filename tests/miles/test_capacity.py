@@ -1,0 +1,75 @@
+"""The planner against arithmetic, laws and the published figure."""
+
+from dataclasses import replace
+
+import pytest
+
+from cua_lab.errors import LabError
+from cua_lab.miles.capacity import H200, Speeds, Workload, plan, simulate_rollout, workload_of
+from cua_lab.miles.recipe import load_miles_recipe
+
+WORK = Workload(episodes=1, turns=3, prompt_tokens=100, frame_tokens=50, scaffold_tokens=10,
+                answer_tokens=20)  # fmt: skip
+SPEEDS = Speeds(prefill_tokens_s=100, decode_step_s=0.1, decode_token_s=0.05, env_s=2, boot_s=5)
+
+
+def test_one_episode_by_hand() -> None:
+    """5 to boot; 150 + 60 + 60 new tokens at 100/s; 3 answers of 20 at .15; 3 moves of 2."""
+    made = simulate_rollout(WORK, SPEEDS, sandboxes=1, engines=1)
+    assert made.seconds == pytest.approx(5 + 2.7 + 9.0 + 6)
+    assert made.engine_busy == pytest.approx(11.7 / 22.7)
+    assert made.sandbox_s == pytest.approx(22.7)
+
+
+def test_episodes_that_wait_for_a_sandbox_come_in_waves() -> None:
+    work = replace(WORK, episodes=3)
+    one = simulate_rollout(work, SPEEDS, sandboxes=1, engines=1)
+    assert one.seconds == pytest.approx(3 * 22.7)
+    assert one.sandbox_s == pytest.approx(3 * 22.7)
+
+
+def test_a_batch_shares_its_steps_and_a_full_one_makes_others_wait() -> None:
+    work = replace(WORK, episodes=2, turns=1)
+    both = simulate_rollout(work, SPEEDS, sandboxes=2, engines=1)
+    assert both.seconds == pytest.approx(5 + 3.0 + 20 * 0.2 + 2)
+    queued = simulate_rollout(work, replace(SPEEDS, max_batch=1), sandboxes=2, engines=1)
+    assert queued.seconds == pytest.approx(5 + 2 * (1.5 + 3.0) + 2)
+    apart = simulate_rollout(work, SPEEDS, sandboxes=2, engines=2)
+    assert apart.seconds == pytest.approx(5 + 1.5 + 3.0 + 2)
+
+
+def test_more_of_anything_is_never_slower() -> None:
+    work = replace(WORK, episodes=40)
+    times = [simulate_rollout(work, SPEEDS, sandboxes=n, engines=1).seconds for n in (1, 4, 40)]
+    assert times == sorted(times, reverse=True)
+    cards = [simulate_rollout(work, SPEEDS, sandboxes=40, engines=n).seconds for n in (1, 4, 40)]
+    assert cards == sorted(cards, reverse=True)
+
+
+def test_the_whole_step_and_its_price() -> None:
+    speeds = replace(SPEEDS, train_tokens_s=10, transfer_min_per_gib=2)
+    work = replace(WORK, frame_gib=0.5)
+    made = plan(work, speeds, sandboxes=1, gpus=2, gpu_hour=3600, sandbox_hour=1800)
+    assert made.train_s == pytest.approx((270 + 60) / 10 / 2)
+    assert made.transfer_s == pytest.approx(1.5 * 2 * 60)
+    assert made.bottleneck == "pixels to the trainer"
+    assert made.cost == pytest.approx(2 * made.step_s + 0.5 * made.rollout.sandbox_s)
+
+
+def test_the_published_run() -> None:
+    """32 episodes of 24 turns took about 15 minutes a step on 8 x H200."""
+    recipe = load_miles_recipe()
+    made = plan(workload_of(recipe), H200, sandboxes=32, gpus=8)
+    assert made.step_s / 60 == pytest.approx(15, rel=0.4)
+
+
+def test_ten_thousand_desktops_are_planned_in_a_moment() -> None:
+    work = replace(workload_of(load_miles_recipe()), episodes=10_000)
+    made = plan(work, H200, sandboxes=10_000, gpus=64)
+    assert made.rollout.engine_busy > 0.9, "64 engines are what 10,000 desktops wait for"
+
+
+@pytest.mark.parametrize("changes", [{"episodes": 0}, {"turns": 0}, {"answer_tokens": 0}])
+def test_nothing_to_play_is_refused(changes: dict[str, int]) -> None:
+    with pytest.raises(LabError, match="must be at least 1"):
+        replace(WORK, **changes)
