@@ -16,6 +16,7 @@ LATE = {
     "cli": "a command loads what it needs, so that --help needs neither torch nor HUD",
     "viz/__init__.py": "anywidget is loaded where the viewer is shown, and nowhere else",
     "training/learner.py": "peft, which adapters need, is an extra",
+    "bench/gpu_check.py": "the job brings HUD along, and only the contract plays episodes",
 }
 """Files and rooms with imports of our own modules inside functions, and why."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated
 
 import typer
@@ -44,13 +45,8 @@ def gpu_check(
     from cua_lab.training.precision import precision_of
     from cua_lab.training.ranks import join, leave
 
-    if size not in check.SIZES:
-        raise typer.BadParameter(
-            f"{size!r}; there are {', '.join(check.SIZES)}", param_hint="--size"
-        )
-    if engine not in (*check.ENGINES, "none"):
-        known = ", ".join((*check.ENGINES, "none"))
-        raise typer.BadParameter(f"{engine!r}; there are {known}", param_hint="--engine")
+    _one_of("--size", size, check.SIZES)
+    _one_of("--engine", engine, (*check.ENGINES, "none"))
     settings = build_settings(TrainerSettings, {"device": device}, file="--device")
     cuda = precision_of(settings.device, "float32", section="trainer").device != "cpu"
     place = TrainerSettings(
@@ -74,3 +70,8 @@ def gpu_check(
     if ranks.first:
         typer.echo(check.described(speed, apart))
     leave()
+
+
+def _one_of(option: str, value: str, known: Collection[str]) -> None:
+    if value not in known:
+        raise typer.BadParameter(f"{value!r}; there are {', '.join(known)}", param_hint=option)
