@@ -207,8 +207,7 @@ def trajectories(tmp_path: Path) -> Path:
 
 def test_a_recipe_warms_up_on_trajectories_and_trains(tmp_path: Path, trajectories: Path) -> None:
     made = recipe(tmp_path, trajectories=str(trajectories))
-    summary = asyncio.run(run_recipe(made, RunFolder.create(tmp_path / "run", resume=False)))
-    assert summary["stages"]["kiosk"]["after"] is not None
+    asyncio.run(run_recipe(made, RunFolder.create(tmp_path / "run", resume=False)))
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     phases = [json.loads(line).get("phase") for line in lines]
     assert "grpo" in phases
