@@ -61,6 +61,13 @@ class ConfirmWidget(anywidget.AnyWidget):
             why = f" ({answer.why})" if answer.why else ""
             self.log = [f"{question.words}: {WORDS[answer.verdict]}{why}", *self.log][:20]
 
+    async def press(self, verdict: str, **more: str) -> None:
+        """Press a button as a person would, once something is asked: for a lesson that runs with
+        nobody there. `call` is an edited call, as JSON. Whoever presses has the time limit."""
+        while not self.question:
+            await asyncio.sleep(0.01)
+        self._take({"number": self._number, "verdict": verdict, **more})
+
     def _heard(self, _widget: Any, message: Any, _buffers: Any) -> None:
         # JupyterLab may hand messages to a thread of its own; the future is the gate's loop's.
         if self._loop is not None and not self._loop.is_closed():

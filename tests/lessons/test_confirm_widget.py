@@ -78,3 +78,18 @@ def test_a_late_click_answers_no_other_question(message) -> None:
 def test_only_the_first_answer_counts() -> None:
     first, second = ({"number": 7, "verdict": v} for v in ("reject", "approve"))
     assert answered(first, second)[0].verdict == "reject"
+
+
+def test_a_press_waits_for_a_question_and_answers_it_as_a_button_would() -> None:
+    async def drive():
+        widget = ConfirmWidget()
+        pressing = asyncio.create_task(widget.press("edit", call='{"action": "screenshot"}'))
+        await asyncio.sleep(0)
+        assert not pressing.done(), "nothing is asked yet"
+        answer = await widget.confirm(question())
+        await pressing
+        return answer, widget
+
+    answer, widget = asyncio.run(drive())
+    assert dict(answer.call) == {"action": "screenshot"}
+    assert "replaced by another call" in repr(widget)
