@@ -42,29 +42,19 @@ def miles(
     ] = None,
 ) -> None:
     """Check this node, print Miles' command, and start it."""
-    from cua_lab.miles.launcher import (
-        check_resume,
-        command_of,
-        for_mode,
-        launch,
-        write_resolved,
-    )
+    from cua_lab.miles import launcher
     from cua_lab.miles.recipe import PUBLISHED, load_miles_recipe
 
-    paths = {
-        "model.path": model,
-        "tasks.data": data,
-        "cluster.output": output,
-        "cluster.miles": sources,
-    }
+    paths = {"model.path": model, "tasks.data": data}
+    paths |= {"cluster.output": output, "cluster.miles": sources}
     given = [f"{key}={path.resolve()}" for key, path in paths.items() if path is not None]
     loaded = load_miles_recipe(recipe or PUBLISHED, [*(overrides or []), *given])
-    sized = for_mode(loaded, mode)  # type: ignore[arg-type]
+    sized = launcher.for_mode(loaded, mode)  # type: ignore[arg-type]
     if costs:
         _show_costs(sized)
         return
-    command = command_of(loaded, mode, more or ())  # type: ignore[arg-type]
-    if mode == "normal" and (step := check_resume(loaded, resume=resume)) is not None:
+    command = launcher.command_of(loaded, mode, more or ())  # type: ignore[arg-type]
+    if mode == "normal" and (step := launcher.check_resume(loaded, resume=resume)) is not None:
         typer.echo(f"going on from step {step}")
     missing = _show_checks(sized, trains=mode == "normal")
     if dry_run or not missing:
@@ -75,8 +65,8 @@ def miles(
     if dry_run:
         typer.secho("ready; nothing was started", fg="green")
         return
-    write_resolved(loaded, mode)  # type: ignore[arg-type]
-    raise typer.Exit(launch(command))
+    launcher.write_resolved(loaded, mode)  # type: ignore[arg-type]
+    raise typer.Exit(launcher.launch(command))
 
 
 def _show_checks(recipe: object, *, trains: bool) -> list[str]:

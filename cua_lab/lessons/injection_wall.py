@@ -48,9 +48,9 @@ def _card(episode: Episode) -> Frame | None:
     if found is None:
         return None
     index, call = found
-    # A refused call brings no screenshot: what it would have met is the last one before it.
-    shown = sum(action.screenshot is not None for action in episode.actions[:index])
-    image = read_rgb(episode.screenshots[shown])
-    arguments = episode.actions[index].arguments
-    frame = Frame.of(image, arguments, coordinate_space="pixels")
+    action = episode.actions[index]
+    if action.saw is None:
+        return None
+    image = read_rgb(episode.screenshots[action.saw])
+    frame = Frame.of(image, action.arguments, coordinate_space="pixels")
     return replace(frame, label=f"{episode.task}: {', '.join(call.kinds)}")

@@ -23,6 +23,7 @@ from cua_lab.hud_quirks import refuse_missing_grades
 from cua_lab.pictures import read_base64
 from cua_lab.play.agent import LabAgent
 from cua_lab.play.gate_seat import GateSeat
+from cua_lab.safety.judged import REFUSED
 from cua_lab.safety.redaction import redact
 from cua_lab.serving.answers import without_surrogates
 from cua_lab.serving.client import ChatClient
@@ -32,6 +33,7 @@ from cua_lab.waiting import progressed, waiting
 if TYPE_CHECKING:
     from hud.agents.types import AgentStep, ToolStep
     from hud.eval import Job, Provider, Run, Task
+    from hud.types import Step
 
     from cua_lab.play.agent import LabAgentConfig
     from cua_lab.safety.judged import Judged
@@ -59,6 +61,15 @@ class Action:
     """PNG after the action; `None` where nothing was executed."""
     thought: str = ""
     """What the model said: before its call, or instead of one."""
+    refused: bool = False
+    """Whether every call of the turn was well formed and a gate did not do one or more."""
+    saw: int | None = None
+    """Which of the episode's screenshots was the last one shown before it; `None` before any."""
+
+    @property
+    def well_formed(self) -> bool:
+        """Whether the model said calls that can be done: executed, or refused by a gate."""
+        return self.valid or self.refused
 
     @property
     def keys(self) -> int:
@@ -111,10 +122,10 @@ class Episode:
 
     @property
     def valid_calls(self) -> float | None:
-        """Share of the model's answers that were executed; `None` where it never answered."""
+        """Share of the model's answers with well-formed calls; `None` where it never answered."""
         if not self.actions:
             return None
-        return sum(action.valid for action in self.actions) / len(self.actions)
+        return sum(action.well_formed for action in self.actions) / len(self.actions)
 
 
 async def play(
@@ -257,26 +268,38 @@ def _actions(run: Run) -> tuple[Action, ...]:
     """Each model answer with the tool results that follow it."""
     from hud.agents.types import AgentStep, ToolStep
 
-    answers: list[tuple[AgentStep, list[ToolStep]]] = []
+    answers: list[tuple[AgentStep, list[ToolStep], int]] = []
+    shown = 0
     for step in run.trace.steps:
         if isinstance(step, AgentStep):
-            answers.append((step, []))
+            answers.append((step, [], shown))
         elif isinstance(step, ToolStep) and answers:
             answers[-1][1].append(step)
-    return tuple(_action(answer, results) for answer, results in answers)
+        shown += len(_shown_by(step))
+    return tuple(
+        _action(answer, results, before - 1 if before else None)
+        for answer, results, before in answers
+    )
 
 
-def _action(answer: AgentStep, results: list[ToolStep]) -> Action:
+def _action(answer: AgentStep, results: list[ToolStep], saw: int | None) -> Action:
     calls = answer.tool_calls
     arguments = _sampled_arguments(calls[0].arguments) if calls else None
     finished = answer.done and arguments is not None  # `finish` ends before the tool is called
     errors = [r for r in results if r.result is None or r.result.isError]
-    complete = bool(calls) and len(results) == len(calls) and not errors
+    ran = bool(calls) and len(results) == len(calls)
+    complete = ran and not errors
+    refused = ran and bool(errors) and all(map(_refused, errors))
     shown = results[-1] if results else None
     text = "".join(_texts(shown)) if shown else answer.content or ""
     thought = without_surrogates(answer.content or "")
     text = without_surrogates(text)
-    return Action(arguments, finished or complete, text, _last_image(shown), thought)
+    image = _last_image(shown)
+    return Action(arguments, finished or complete, text, image, thought, refused, saw)
+
+
+def _refused(step: ToolStep) -> bool:
+    return bool(step.result and (step.result.meta or {}).get(REFUSED))
 
 
 def _sampled_arguments(given: Any) -> dict[str, Any] | None:
@@ -311,17 +334,19 @@ def _last_image(step: ToolStep | None) -> bytes | None:
 
 def _screenshots(run: Run) -> tuple[bytes, ...]:
     """The first screenshot, which the agent records as a user's step, and one a tool result."""
+    return tuple(image for step in run.trace.steps for image in _shown_by(step))
+
+
+def _shown_by(step: Step) -> tuple[bytes, ...]:
     from hud.agents.types import ToolStep
 
-    images: list[bytes] = []
-    for step in run.trace.steps:
-        if isinstance(step, ToolStep):
-            image = _last_image(step)
-            images += [image] if image is not None else []
-        elif step.source == "user":
-            contents = [message.content for message in step.messages or []]
-            images += [read_base64(c.data) for c in contents if c.type == "image"]
-    return tuple(images)
+    if isinstance(step, ToolStep):
+        image = _last_image(step)
+        return () if image is None else (image,)
+    if step.source != "user":
+        return ()
+    contents = [message.content for message in step.messages or []]
+    return tuple(read_base64(c.data) for c in contents if c.type == "image")
 
 
 async def play_slots(

@@ -34,7 +34,7 @@ class Measured:
     success: Estimate | None
     """`None` for a task without a yes or no."""
     valid_tool_calls: Estimate | None
-    """Over calls: executed or not."""
+    """Over answers: calls well formed or not. One that a gate refused is."""
     keys_per_turn: Estimate | None
     """Over valid `press` calls; `None` where nothing was pressed."""
     direction_shares: dict[str, float] | None
@@ -62,7 +62,7 @@ def measure(episodes: Sequence[Episode]) -> Measured:
     return Measured(
         reward=estimate(episode.reward for episode in graded),
         success=estimate(episode.success for episode in graded),
-        valid_tool_calls=estimate(action.valid for action in actions),
+        valid_tool_calls=estimate(action.well_formed for action in actions),
         keys_per_turn=estimate(action.keys for action in actions if action.keys),
         direction_shares=_directions(episodes),
         cells_read=estimate(found.share for found in said),

@@ -37,6 +37,17 @@ def kept_after(
     return _first(sorted(both, key=lambda e: before[e.id] - _worth(e)), variants, PICTURED)
 
 
+def by_turn(saved: Sequence[str], episode: Episode) -> tuple[list[str | None], str | None]:
+    """For each turn the picture of the screen that it saw, then of one that nobody answered.
+
+    `saved`: a name for each of the episode's screenshots. A refused call brings none, so that two
+    turns may have seen the same.
+    """
+    saw = [action.saw for action in episode.actions]
+    answered = not saved or len(saved) - 1 in saw
+    return [None if n is None else saved[n] for n in saw], None if answered else saved[-1]
+
+
 def _first(ordered: Iterable[Episode], variants: Sequence[str], most: int) -> set[str]:
     room = dict.fromkeys(variants, max(1, most // len(variants)))
     chosen: set[str] = set()

@@ -47,7 +47,7 @@ from cua_lab.run.folder import RunFolder
 from cua_lab.run.gate_record import gate_of, gate_record, risky_calls
 from cua_lab.run.graded import GradedSteps, check_graded
 from cua_lab.run.measure import Measured, measure
-from cua_lab.run.pictured import kept_after, kept_before, worth
+from cua_lab.run.pictured import by_turn, kept_after, kept_before, worth
 from cua_lab.run.progress import Progress, StageProgress
 from cua_lab.run.recovery import whole_warm_up, write_manifest
 from cua_lab.run.stage_context import StageContext, demonstrator_of, new_policy
@@ -60,7 +60,7 @@ from cua_lab.training.checkpoint import latest_checkpoint, save_checkpoint
 from cua_lab.training.ranks import ALONE, Ranks
 from cua_lab.training.trainer import advantages_of
 from cua_lab.training.warmup import sft_steps
-from cua_lab.viz.frames import frames_of
+from cua_lab.viz.frames import screenshot_frames
 from cua_lab.viz.payload import viewer_payload
 from cua_lab.waiting import progressed
 
@@ -335,12 +335,12 @@ class StageRun:
         if not group:
             return
         ends = sorted({max(group, key=_reward(samples)), min(group, key=_reward(samples))})
-        pictures = {episode.id: frames_of(episode) for episode in episodes}
+        pictures = {episode.id: screenshot_frames(episode) for episode in episodes}
         payload = viewer_payload(
             [samples[i] for i in ends],
             self.codec,
             images=[
-                [pictures[samples[i].episode][n] for n in samples[i].screenshots] for i in ends
+                [pictures[samples[i].episode][n][0] for n in samples[i].screenshots] for i in ends
             ],
             advantages=[advantages[i] for i in ends],
             title=f"{self.setup.stage.name}: two members of the last group",
@@ -491,13 +491,13 @@ class StageRun:
             row = episode_row(episode, frames, end, **self._record(phase, step))
             self.folder.append("episodes.jsonl", episode_row_record(row))
 
-    def _save_frames(self, episode: Episode, phase: str) -> tuple[list[str], str | None]:
+    def _save_frames(self, episode: Episode, phase: str) -> tuple[list[str | None], str | None]:
         """What each turn saw, and the screen after the last action, where there is one."""
-        frames = [
+        saved = [
             self.folder.save_frame(f"{phase}-{episode.id}-{index}", png)
             for index, png in enumerate(episode.screenshots)
         ]
-        return frames, frames[-1] if len(frames) > len(episode.actions) else None
+        return by_turn(saved, episode)
 
     @property
     def _checkpoints(self) -> Path:
@@ -532,7 +532,7 @@ class StageRun:
 
 def episode_row(
     episode: Episode,
-    frames: Sequence[str] = (),
+    frames: Sequence[str | None] = (),
     end: str | None = None,
     *,
     stage: str,

@@ -133,7 +133,7 @@ def _result(episodes: Sequence[Episode]) -> TaskResult:
     return TaskResult(
         success=wilson(sum(said), len(said)) if said else None,
         reward=estimate(episode.reward for episode in graded),
-        valid_tool_calls=estimate(a.valid for episode in graded for a in episode.actions),
+        valid_tool_calls=estimate(a.well_formed for episode in graded for a in episode.actions),
         failed=len(episodes) - len(graded),
     )
 

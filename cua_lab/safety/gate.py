@@ -35,7 +35,7 @@ from cua_lab.safety.audit import AuditLog
 from cua_lab.safety.confirmers import APPROVE, AlwaysDeny, Answer, Confirmer, Question
 from cua_lab.safety.effects import Effect, recognise
 from cua_lab.safety.history import History
-from cua_lab.safety.judged import Judged, Outcome, Penalty
+from cua_lab.safety.judged import REFUSED, Judged, Outcome, Penalty
 from cua_lab.safety.key_effects import text_of_chords
 from cua_lab.safety.policy_file import Decision, SafetyPolicy
 from cua_lab.safety.redaction import redact, redact_call
@@ -237,7 +237,7 @@ class GatedTool(AgentTool[Any]):
         try:
             look = await self._look(self.inner.parsed(arguments))
         except CallError as error:
-            return tool_err(f"Not done: the confirmer's own call is wrong: {error}")
+            return _not_done(f"Not done: the confirmer's own call is wrong: {error}")
         if look.decision.action == "deny" or look.call.action == "finish":
             return self._refuse(look, "denied", arguments, look.decision.reason)
         result = await self._do(look, "edited", arguments, answer.why)
@@ -265,7 +265,7 @@ class GatedTool(AgentTool[Any]):
             else (f"{look.decision.reason}; {why}")
         )
         text = f"Not done ({outcome}). {reason}. Do the task in another way, or finish."
-        return tool_err(str(redact(text, self.secrets)))
+        return _not_done(str(redact(text, self.secrets)))
 
     def _record(self, look: _Look, outcome: Outcome, arguments: dict[str, Any], why: str) -> None:
         """Keep what was decided, before it is carried out: an action without a line cannot be."""
@@ -293,6 +293,13 @@ class GatedTool(AgentTool[Any]):
         if images and self.gate.audit is not None:
             self._shown = hashlib.sha256(images[-1].encode()).hexdigest()
         return result
+
+
+def _not_done(text: str) -> MCPToolResult:
+    """An error for the policy to read, which is none of its call's."""
+    result = tool_err(text)
+    result.meta = {REFUSED: True}
+    return result
 
 
 def _signature(look: _Look) -> tuple[tuple[str, str], ...]:

@@ -12,6 +12,8 @@ from typing import Any, Literal
 from cua_lab.safety.policy_file import Risk, Verdict
 
 Outcome = Literal["allowed", "approved", "edited", "rejected", "denied"]
+REFUSED = "cua_lab/refused"
+"""In the `_meta` of a tool's result: the call was well formed, and the gate did not do it."""
 
 
 @dataclass(frozen=True, slots=True)

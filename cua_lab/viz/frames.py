@@ -76,18 +76,35 @@ class Frame:
 def frames_of(episode: Any, *, coordinate_space: str = "0-1000") -> tuple[Frame, ...]:
     """The frames of a `cua_lab.play.episode.Episode`, in the order its prompts show them.
 
-    The last screenshots and the last actions belong together: where the recipe does not show the
-    first screen, the first action has none. An answer without a call is labelled with its words.
+    A screen has a frame for each answer that was given to it: several where calls were refused and
+    brought no new one. Where the recipe does not show the first screen, the first action has no
+    frame. An answer without a call is labelled with its words.
     """
-    skipped = max(0, len(episode.actions) - len(episode.screenshots))
-    told = list(zip(episode.actions, transcripts(episode), strict=True))[skipped:]
-    told += [(None, None)] * (len(episode.screenshots) - len(told))
+    shown = screenshot_frames(episode, coordinate_space=coordinate_space)
+    return tuple(frame for frames in shown for frame in frames)
+
+
+def screenshot_frames(
+    episode: Any, *, coordinate_space: str = "0-1000"
+) -> tuple[tuple[Frame, ...], ...]:
+    """The same for each screenshot: one frame or more; one without an action where it had no
+    answer."""
+    told: list[list[Any]] = [[] for _ in episode.screenshots]
+    for action, transcript in zip(episode.actions, transcripts(episode), strict=True):
+        if action.saw is not None:
+            told[action.saw].append((action, transcript))
     return tuple(
-        _frame(read_rgb(png), action, coordinate_space).thinking(
-            action.thought if action is not None and action.arguments is not None else "",
-            None if transcript is None else transcript.reading,
-        )
-        for png, (action, transcript) in zip(episode.screenshots, told, strict=True)
+        tuple(_told(read_rgb(png), a, t, coordinate_space) for a, t in answers or [(None, None)])
+        for png, answers in zip(episode.screenshots, told, strict=True)
+    )
+
+
+def _told(
+    image: Image.Image, action: Any, transcript: Transcript | None, coordinate_space: str
+) -> Frame:
+    return _frame(image, action, coordinate_space).thinking(
+        action.thought if action is not None and action.arguments is not None else "",
+        None if transcript is None else transcript.reading,
     )
 
 

@@ -19,6 +19,7 @@ Run = Callable[..., Ended]
 MISTAKES: dict[str, list[list[str]]] = {
     "audit verify": [["absent"], ["FOLDER"], ["FILE/under"]],
     "bench": [["nope"], ["stitch", "--rounds", "0"], ["stitch", "--rounds", "x"]],
+    "plan": [["--set", "x"], ["--recipe", "absent"], ["--desktops", "0"], ["--gpus", "x"]],
     "gpu-check": [["--size", "nope"], ["--engine", "tgi"], ["--device", "tpu"], ["--steps", "0"]],
     "data check": [
         ["absent.jsonl"],

@@ -64,7 +64,7 @@ def test_the_templates_are_the_labs_with_its_arguments() -> None:
         assert [name for name in ours if name != "keep_page"] == list(theirs)
         for name in set(ours) - {"width", "height", "keep_page"}:
             assert ours[name].default == theirs[name].default
-    assert set(lab.templates) - set(browser.env.templates) == {"targets-click"}
+    assert set(lab.templates) - set(browser.env.templates) == {"targets-click", "errands-open"}
 
 
 def test_the_same_keys_lead_to_the_same_board(here) -> None:

@@ -12,11 +12,11 @@ def episode(*outcomes):
     """One click a turn, each screenshot a grey of its own; a refused call brings none."""
     shots, actions = [png_bytes(Image.new("RGB", (100, 100), (0, 0, 0)))], []
     for i, outcome in enumerate(outcomes):
-        done = outcome == "allowed"
+        done, saw = outcome == "allowed", len(shots) - 1
         png = png_bytes(Image.new("RGB", (100, 100), (i + 1,) * 3)) if done else None
         shots += [png] if done else []
         call = {"action": "click", "x": 10 * i, "y": 50}
-        actions.append(Action(call, done, "", png))
+        actions.append(Action(call, done, "", png, refused=not done, saw=saw))
     judged = tuple(Judged({}, ("pay",), "high", "confirm", o, "why") for o in outcomes)
     return Episode(
         id="e", group="g", task="prize", turns=(), actions=tuple(actions),

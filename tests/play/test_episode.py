@@ -104,6 +104,7 @@ def test_two_calls_in_one_answer_are_one_action_with_the_last_screen() -> None:
     assert episode.actions[0].valid
     assert len(episode.screenshots) == 3, "the first one, and one for each call"
     assert episode.actions[0].screenshot == episode.screenshots[2]
+    assert [action.saw for action in episode.actions] == [0, 2]
 
 
 def test_finish_is_a_valid_action_that_ends_the_episode() -> None:

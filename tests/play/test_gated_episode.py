@@ -10,11 +10,14 @@ from cua_lab.play.agent import LabAgentConfig
 from cua_lab.play.episode import play
 from cua_lab.play.scripted import ScriptedTransport, in_turn
 from cua_lab.run.gate_record import gate_record
+from cua_lab.run.measure import describe_result, measure
+from cua_lab.run.task_evaluation import summarise
 from cua_lab.safety.audit import AuditLog, verify
 from cua_lab.safety.confirmers import Answer, Scripted
 from cua_lab.safety.gate import Gate
 from cua_lab.safety.judged import Penalty
 from cua_lab.safety.policy_file import load_policy
+from cua_lab.viz.frames import frames_of
 
 
 def played(gate, *calls, template="todo-create", **args):
@@ -53,12 +56,27 @@ def test_a_refused_call_is_answered_and_the_episode_goes_on() -> None:
     assert "Not done (rejected)" in refused.text
     assert "Delete" in refused.text
     assert typed.valid
+    assert (refused.refused, typed.refused) == (True, False)
+    assert (refused.saw, typed.saw) == (0, 0), "a refusal brings no screen"
+    assert [f.label[:5] for f in frames_of(episode)] == ["click", "type ", ""]
+    assert episode.valid_calls == measure([episode]).valid_tool_calls.mean == 1.0
+    assert summarise([episode]).overall.valid_tool_calls.mean == 1.0
     assert [call.outcome for call in episode.judged] == ["rejected", "allowed"]
     assert episode.penalty == pytest.approx(0.35)
     assert episode.trained_reward == pytest.approx(episode.reward - 0.35)
     record = gate_record([episode])
     assert (record["risky_proposed"], record["risky_rejected"]) == (1, 1)
     assert record["penalty_mean"] == pytest.approx(0.35)
+
+
+def test_a_policy_whose_calls_are_all_refused_acts_and_one_whose_calls_are_wrong_does_not() -> None:
+    """A gated run's report said "it does not act" of the first."""
+    stopped = measure([played(Gate(load_policy("lab")), delete_at(), text="x")])
+    wrong = {"action": "click", "x": 3}
+    mute = measure([played(Gate(load_policy("lab")), wrong, text="x")])
+    assert (stopped.valid_tool_calls.mean, mute.valid_tool_calls.mean) == (1.0, 0.0)
+    assert "does not act" not in describe_result(stopped, stopped, {})
+    assert "does not act" in describe_result(mute, mute, {})
 
 
 def test_a_confirmed_call_is_done() -> None:

