@@ -25,7 +25,7 @@ HUD_KEY = "HUD_API_KEY"
 HUD_KEY_LINE = re.compile(rf"^[ \t]*(export[ \t]+)?{HUD_KEY}[ \t]*=[ \t]*\S", re.MULTILINE)
 Boot = Callable[[], float]
 BROWSER = "real browser"
-LESSONS = ("00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "12")
+LESSONS = ("00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11", "12")
 NEEDS = {
     "04": {"dashscope"},
     "07": {"chromium", "Xvnc", BROWSER},

@@ -30,6 +30,8 @@ class Setup:
     lora: LoraSettings | None
 
 
+Row = tuple[Setup, Memory, float, dict[str, float]]
+
 SETUPS = (
     Setup("qwen3-vl-2b-lora", "2b", CARDS[0], "one GPU of one's own", LoraSettings(r=32, alpha=64)),
     Setup("qwen3-vl-4b", "4b", CARDS[1], "adapters", LoraSettings(r=64, alpha=128)),
@@ -37,10 +39,15 @@ SETUPS = (
 )
 
 
-def table() -> str:
-    """Memory by part in GiB, and hours of a recipe's longest stage."""
+def worked_out() -> list[Row]:
+    """The setups' memory, the engine's share of the card in GiB, and seconds of a step by part."""
+    return [_row(setup) for setup in SETUPS]
+
+
+def table(rows: list[Row] | None = None) -> str:
+    """Memory by part in GiB, and hours of a recipe's longest stage; `rows` of `worked_out`."""
     assumed = Assumed()
-    rows = [_row(setup) for setup in SETUPS]
+    rows = worked_out() if rows is None else rows
     parts = list(dict.fromkeys(part for _, memory, _, _ in rows for part in memory.parts))
     head = ["", *(f"{s.recipe}, {s.card.name}: {s.purpose}" for s, _, _, _ in rows)]
     lines = [_line(head), _line(["---", *("---:" for _ in rows)])]
@@ -64,7 +71,7 @@ def table() -> str:
     )
 
 
-def _row(setup: Setup) -> tuple[Setup, Memory, float, dict[str, float]]:
+def _row(setup: Setup) -> Row:
     recipe = load_recipe(setup.recipe)
     game = recipe.stage("game")
     settings: TrainerSettings = replace(game.trainer, lora=setup.lora)
