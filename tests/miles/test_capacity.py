@@ -59,7 +59,7 @@ def test_the_whole_step_and_its_price() -> None:
 def test_ten_thousand_desktops_are_planned_in_a_moment() -> None:
     work = replace(workload_of(load_miles_recipe()), episodes=10_000)
     made = plan(work, H200, sandboxes=10_000, gpus=64)
-    assert made.rollout.engine_busy > 0.9, "64 engines are what 10,000 desktops wait for"
+    assert made.rollout.sandbox_s >= 10_000 * (H200.boot_s + 24 * H200.env_s)
 
 
 @pytest.mark.parametrize("changes", [{"episodes": 0}, {"turns": 0}, {"answer_tokens": 0}])
