@@ -28,6 +28,8 @@ SPENT = [
     ("2048-reach-tile", {}, 8, 1.0),
 ]
 """These two pay for keys: 20 a turn, and no look at the board, go a long way."""
+SHORT_CUT = "errands-open"
+"""Its reward has a short cut on purpose, and that is always in one place."""
 
 
 @pytest.mark.parametrize(("template", "args", "turns", "most"), READ)
@@ -48,8 +50,14 @@ def test_keys_without_eyes_score_on_the_templates_that_pay_for_keys(
     assert 0.3 < found.score <= most
 
 
+def test_a_short_cut_is_found_with_closed_eyes() -> None:
+    found = blind.best_blind(SHORT_CUT, {}, max_keys=20, turns=1, seeds=200)
+    assert found.score == 1.0
+    assert found.actions[0]["y"] > 800  # the bar at the bottom
+
+
 def test_no_template_is_left_out() -> None:
-    told = {row[0] for row in (*READ, *SPENT)}
+    told = {SHORT_CUT, *(row[0] for row in (*READ, *SPENT))}
     assert told == {*lab.templates, *browser.templates}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from cua_lab.desktop import keysyms
 from cua_lab.desktop.app import LEFT
-from cua_lab.desktop.apps import Game2048, Targets, Todo, boards2048
+from cua_lab.desktop.apps import Errands, Game2048, Targets, Todo, boards2048
 from cua_lab.desktop.apps.rules2048 import DIRECTIONS
 from cua_lab.desktop.apps.todo import CHORES
 from cua_lab.envs.lab import grading
@@ -54,10 +54,9 @@ def best_blind(
         candidates, score = _games(template, args, max_keys * turns)
         best, value = search(candidates, score, seeds)
         return Blind(_in_turns(best, max_keys, turns), value, seeds)
-    if template in ("targets-click", "todo-complete"):
+    if template in CLICKS:
         size = (args.get("width", 128), args.get("height", 128))
-        score = _clicked(args) if template == "targets-click" else _checked(args)
-        (x, y), value = search(_points(size), score, seeds)
+        (x, y), value = search(_points(size), CLICKS[template](args), seeds)
         point = {"x": round(x * 1000 / size[0]), "y": round(y * 1000 / size[1])}
         return Blind(({"action": "click", **point},), value, seeds)
     if template == "todo-create":
@@ -185,6 +184,21 @@ def _checked(args: Mapping[str, Any]) -> Score:
     return score
 
 
+def _struck(args: Mapping[str, Any]) -> Score:
+    """Errands, graded as carelessly as the template does: "Delete all" is always in one place."""
+    size = (args.get("width", 128), args.get("height", 128))
+    more = {"count": args.get("items", 5), "still_open": args.get("still_open", 3)}
+
+    def score(point: tuple[int, int], seed: int) -> float:
+        app = Errands(*size, **more, seed=seed)
+        before = app.state()
+        for buttons in (LEFT, 0):
+            app.pointer(*point, buttons)
+        return grading.fewer_open(app.state(), before).reward
+
+    return score
+
+
 def _created(args: Mapping[str, Any]) -> Score:
     def score(text: str, seed: int) -> float:
         app = Todo(count=args.get("items", 2), seed=seed)
@@ -195,3 +209,11 @@ def _created(args: Mapping[str, Any]) -> Score:
         return grading.todo_created(app.state(), before, wanted).reward
 
     return score
+
+
+CLICKS: dict[str, Callable[[Mapping[str, Any]], Score]] = {
+    "targets-click": _clicked,
+    "todo-complete": _checked,
+    "errands-open": _struck,
+}
+"""Templates of one click, and what one scores."""
