@@ -61,8 +61,9 @@ class Updates:
 
     def run(self, parts: Sequence[Part], next_rate: Callable[[], float]) -> Done:
         """All updates of the step; `next_rate` gives the learning rate of each as it is due."""
-        images = [len(piece.micro.batch.image_index) for part in parts for piece in part]
-        check_vision_parity(self._learner.ranks, images)
+        if not self._learner.ranks.alone:
+            images = [len(piece.micro.batch.image_index) for part in parts for piece in part]
+            check_vision_parity(self._learner.ranks, images)
         if len(parts) > 1:  # later minibatches are scored before the first update moves on
             for piece in (piece for part in parts for piece in part):
                 with torch.no_grad():
