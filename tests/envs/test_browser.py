@@ -8,6 +8,7 @@ import pytest
 from hud.eval import LocalRuntime, SubprocessRuntime, Task
 from PIL import Image
 
+from cua_lab.computer.settling import QuietFramebuffer
 from cua_lab.demonstrators import browser as browser_players
 from cua_lab.demonstrators import lab as lab_players
 from cua_lab.demonstrators import recorder
@@ -27,14 +28,16 @@ pytestmark = pytest.mark.browser
 
 
 def episode(runtime, template, calls, **args):
-    """Play these calls, one a turn."""
+    """Play these calls, one a turn, and look late: a crowded browser may paint after the usual
+    wait, and these tests compare pixels."""
     left = iter(calls)
+    config = expert_config(settle=QuietFramebuffer(quiet_ms=250, react_ms=250, at_most_ms=5000))
     task = Task(env="browser", id=template, args={"turns": len(calls), **args}, slug=template)
 
     async def main():
         return await play(
             task,
-            expert_config(),
+            config,
             ScriptedTransport(lambda messages: next(left)),
             runtime=runtime,
             id="e",
