@@ -18,6 +18,7 @@ from cua_lab.engine.engine import Engine
 from cua_lab.policy.policy import Policy
 from cua_lab.policy.template import image_part
 from cua_lab.serving.server import create_app
+from tests.fuzzing import places
 from tests.serving.conftest import screen
 
 CHAT, GENERATE = "/v1/chat/completions", "/generate"
@@ -75,16 +76,9 @@ ODD: tuple[Any, ...] = (
 )
 
 
-def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def paths(value: Any) -> list[tuple[Any, ...]]:
     """Every place in a JSON value, the value itself left out."""
-    items = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
-    return [p for key, item in items for p in ((*at, key), *paths(item, (*at, key)))]
+    return places(value)[1:]
 
 
 def replaced(body: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
