@@ -126,6 +126,7 @@ class ChromiumDesktop:
         self._target = self._session = ""
         self._loaded = asyncio.Event()
         self._leaving = False  # a dialog that opens now would keep the page
+        self._kept = False  # one did, and cannot be dismissed
         self._dismissing: asyncio.Task[None] | None = None
         self._keymap: Keymap | None = None
         """The X server's keys as they were before anybody typed."""
@@ -322,6 +323,7 @@ class ChromiumDesktop:
 
     async def _navigate(self, url: str, timeout_s: float) -> None:
         self._loaded.clear()
+        self._kept = False
         self._proxy.notes.clear()
         answer = await self._call("Page.navigate", url=url, timeout_s=timeout_s)
         if "errorText" in answer:
@@ -332,6 +334,8 @@ class ChromiumDesktop:
                 await self._loaded.wait()
         except TimeoutError as error:
             raise BrowserError(f"{url} was not loaded within {timeout_s:g} s") from error
+        if self._kept:
+            raise BrowserError(f"{url} cannot be shown: a dialog of the page before it is open")
 
     async def _forget(self) -> None:
         """Leave no trace of the last episode."""
@@ -343,10 +347,7 @@ class ChromiumDesktop:
             if other != self._target:
                 with contextlib.suppress(CDPError):  # it may close itself
                     await cdp.call("Target.closeTarget", targetId=other)
-        self._leaving = True
-        await self._dismiss()
-        await self._navigate(BLANK, BLANK_S)
-        self._leaving = False
+        await self._leave()
         await self._call("Runtime.evaluate", expression=EMPTY_CLIPBOARD, userGesture=True)
         await self._call("Network.clearBrowserCookies")
         await cdp.call("Browser.resetPermissions")
@@ -354,6 +355,25 @@ class ChromiumDesktop:
         await self._call("Page.bringToFront")  # without a window manager nobody else gives focus
         await restore_keymap(self._need(self._xvnc).display, self._need(self._keymap))
         await self._hears()
+
+    async def _leave(self) -> None:
+        """Go to the empty page; a page that cannot be left is closed with its tab.
+
+        An `alert` that opens while the browser swaps two pages belongs to neither: CDP says "Not
+        attached to an active page", whatever is asked of it, and the load never ends.
+        """
+        self._leaving = True
+        await self._dismiss()
+        try:
+            await self._navigate(BLANK, BLANK_S)
+        except BrowserError:
+            if not self.alive:
+                raise
+            stuck = self._target
+            await self._attach_to(await self._new_page())
+            await self._need(self._cdp).call("Target.closeTarget", targetId=stuck)
+        finally:
+            self._leaving = False
 
     async def _clear_storage(self) -> None:
         """Storage and service workers, which go on working, of the hosts that a page was under."""
@@ -383,6 +403,14 @@ class ChromiumDesktop:
         """Close the page's dialog; there rarely is one."""
         with contextlib.suppress(CDPError, BrowserGone):
             await self._call("Page.handleJavaScriptDialog", accept=True)
+
+    async def _let_go(self) -> None:
+        """Close a dialog that opened while the page was being left, or say that it stays."""
+        try:
+            await self._call("Page.handleJavaScriptDialog", accept=True)
+        except (CDPError, BrowserGone):
+            self._kept = True
+            self._loaded.set()
 
     @property
     def _crashed(self) -> bool:
@@ -429,7 +457,7 @@ class ChromiumDesktop:
         if method == "Page.loadEventFired":
             self._loaded.set()
         elif method == "Page.javascriptDialogOpening" and self._leaving:
-            self._dismissing = asyncio.create_task(self._dismiss())
+            self._dismissing = asyncio.create_task(self._let_go())
         elif (fault := _fault(method, params)) and len(self.faults) < FAULTS_KEPT:
             self.faults.append(fault)
 
