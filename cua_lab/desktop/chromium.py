@@ -298,8 +298,13 @@ class ChromiumDesktop:
             await self._call(f"{domain}.enable")
 
     async def _pages(self) -> list[str]:
+        """The tabs. Chromium's own address bar has pages too, which cannot be closed."""
         found = await self._need(self._cdp).call("Target.getTargets")
-        return [t["targetId"] for t in found["targetInfos"] if t["type"] == "page"]
+        return [
+            t["targetId"]
+            for t in found["targetInfos"]
+            if t["type"] == "page" and ".top-chrome/" not in t["url"]
+        ]
 
     async def _new_page(self) -> str:
         made = await self._need(self._cdp).call("Target.createTarget", url=BLANK)
@@ -340,14 +345,13 @@ class ChromiumDesktop:
     async def _forget(self) -> None:
         """Leave no trace of the last episode."""
         cdp = self._need(self._cdp)
-        pages = await self._pages()
-        if self._target not in pages or self._crashed:
+        if self._target not in await self._pages() or self._crashed:
             await self._attach_to(await self._new_page())
-        for other in pages:
-            if other != self._target:
-                with contextlib.suppress(CDPError):  # it may close itself
-                    await cdp.call("Target.closeTarget", targetId=other)
+        await self._close_others()  # a dialog of theirs would be in front
         await self._leave()
+        async with waiting("the other tabs to close", BLANK_S):  # also those it opened just now
+            while not await self._close_others():
+                await asyncio.sleep(0.01)
         await self._call("Runtime.evaluate", expression=EMPTY_CLIPBOARD, userGesture=True)
         await self._call("Network.clearBrowserCookies")
         await cdp.call("Browser.resetPermissions")
@@ -369,11 +373,17 @@ class ChromiumDesktop:
         except BrowserError:
             if not self.alive:
                 raise
-            stuck = self._target
             await self._attach_to(await self._new_page())
-            await self._need(self._cdp).call("Target.closeTarget", targetId=stuck)
         finally:
             self._leaving = False
+
+    async def _close_others(self) -> bool:
+        """Have every tab but ours closed; whether there are none left."""
+        others = [page for page in await self._pages() if page != self._target]
+        for other in others:
+            with contextlib.suppress(CDPError):  # it may close itself
+                await self._need(self._cdp).call("Target.closeTarget", targetId=other)
+        return not others
 
     async def _clear_storage(self) -> None:
         """Storage and service workers, which go on working, of the hosts that a page was under."""
