@@ -4,9 +4,15 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 NAME ?= laptop
+# Processes that the tests are played in, each a file at a time (tests/conftest.py): a test is mostly one
+# thread, and waits often (for a screen to rest, for a kernel). `make test WORKERS=0` plays all in one.
+WORKERS ?= 2
+PLAY = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Percent of lines and branches that the tests must reach, without the notebooks: what the last run of
 # `make coverage` measured.
 COVERAGE ?= 0
+# What `make coverage` plays; `make coverage ROOM=tests/stitching` measures one room.
+ROOM ?= tests
 # One thread is safest on a shared machine: two are 1.55x as fast when idle and 10x slower when not.
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -32,7 +38,7 @@ lab: $(VENV)/.core  ## JupyterLab on the first lesson
 lessons: $(VENV)/.lessons  ## what the lessons need, without starting them
 
 test: $(VENV)/.test browser-packages  ## everything: unit, property, notebook and browser tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PLAY)
 
 engine-run: $(VENV)/.test  ## the laptop's policy learns against a real vLLM; make its environment with serve first
 	$(BIN)/python -m pytest tests/engines/test_run.py -m "engine and nightly"
@@ -46,7 +52,7 @@ lint: $(VENV)/.test  ## ruff (notebooks too), mypy, floors, unused code, bandit,
 	$(BIN)/python tools/security.py
 
 coverage: $(VENV)/.test browser-packages  ## which lines the tests reach; fails below COVERAGE percent
-	$(BIN)/python -m pytest tests -p no:nbval -o addopts="-q --strict-markers --import-mode=importlib" \
+	$(BIN)/python -m pytest $(PLAY) $(ROOM) -p no:nbval -o addopts="-q --strict-markers --import-mode=importlib" \
 	  --cov --cov-report=term --cov-report=html --cov-fail-under=$(COVERAGE)
 
 site: $(VENV)/.core  ## the lessons, docs and API as pages to read; build/site/index.html

@@ -160,8 +160,7 @@ def hud_keys(home: Path, folder: Path) -> Check:
     found += [
         str(path)
         for path in (folder / ".env", home / ".hud" / ".env")
-        if path.is_file()
-        and re.search(rf"^[ \t]*(export[ \t]+)?{HUD_KEY}[ \t]*=[ \t]*\S", _text(path), re.M)
+        if path.is_file() and HUD_KEY_LINE.search(_text(path))
     ]
     if found:
         return Check(

@@ -30,13 +30,34 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "normal"))
 
 
+LONGEST = ("tests/run/", "tests/browser/", "notebooks/")
+"""Begun first by `make test`, so that no process is left with one of them at the end."""
+TOGETHER = ("tests/browser/", "tests/lessons/", "tests/miles/", "tests/run/")
+"""Rooms whose files share what takes seconds to make: a finished run, a policy, a browser."""
+
+
 def pytest_collection_modifyitems(config, items):
     """Tests that take minutes run when they are asked for: `pytest -m nightly`."""
+    if hasattr(config, "workerinput"):  # several processes, which must agree on the order
+        items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     if "nightly" not in (config.option.markexpr or ""):
         skip = pytest.mark.skip(reason="takes minutes: run with -m nightly")
         for item in items:
             if item.get_closest_marker("nightly"):
                 item.add_marker(skip)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """`make test`: each process plays whole files, or a whole room where its files share much."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file = nodeid.split("::")[0]
+            return next((room for room in TOGETHER if file.startswith(room)), file)
+
+    return ByFile(config, log)
 
 
 TRIED: dict[str, dict[str, float]] = {}
@@ -59,14 +80,28 @@ def counted(request):
     told = []
     yield lambda row, **numbers: told.append((row, numbers))
     for row, numbers in told if getattr(request.node, "passed", False) else ():
-        sums = TRIED.setdefault(row, {})
-        for name, number in numbers.items():
-            sums[name] = number if name.startswith("slope") else sums.get(name, 0) + number
+        add_tried(row, numbers)
+
+
+def add_tried(row, numbers):
+    sums = TRIED.setdefault(row, {})
+    for name, number in numbers.items():
+        sums[name] = number if name.startswith("slope") else sums.get(name, 0) + number
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    """What a process of pytest-xdist counted, when it ends."""
+    for row, numbers in getattr(node, "workeroutput", {}).get("tried", {}).items():
+        add_tried(row, numbers)
 
 
 def pytest_sessionfinish(session):
     """`RELIABILITY=FILE` keeps the counts, beside those of other sessions, for
     `python tools/reliability.py`."""
+    if hasattr(session.config, "workeroutput"):  # one of several processes: the first one writes
+        session.config.workeroutput["tried"] = TRIED
+        return
     file = os.environ.get("RELIABILITY")
     if file and TRIED:
         path = Path(file)

@@ -19,7 +19,6 @@ import mcp.types as mcp_types
 from hud.agents.tools.base import AgentToolSpec, tool_err
 from hud.agents.tools.rfb import RFBTool
 from hud.types import MCPToolResult
-from PIL import Image
 
 from cua_lab.computer.config import ToolConfig
 from cua_lab.computer.coordinates import View
@@ -36,8 +35,9 @@ from cua_lab.computer.schema import (
     view_of,
 )
 from cua_lab.computer.screen import BrokenTool, DeadScreen
+from cua_lab.computer.screenshot import scaled_screenshot
 from cua_lab.hud_quirks import reconnect
-from cua_lab.pictures import base64_text, png_bytes
+from cua_lab.pictures import base64_text
 from cua_lab.waiting import waiting
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class ComputerTool(RFBTool):
 
     async def screenshot(self) -> MCPToolResult:
         """The settled screen as a PNG of the width that the model sees."""
-        png = encode_png(await self.settled(), self.view.size)
+        png = scaled_screenshot(await self.settled(), self.view.size)
         image = mcp_types.ImageContent(type="image", mimeType="image/png", data=base64_text(png))
         return MCPToolResult(content=[image])
 
@@ -337,24 +337,3 @@ class ComputerTool(RFBTool):
 def _is_lent(keysym: int) -> bool:
     """Whether a US keyboard has no key for it: Latin-1's upper half and all of Unicode."""
     return 0xA0 <= keysym <= 0xFF or keysym > UNICODE_KEYSYM
-
-
-def encode_png(frame: np.ndarray, size: tuple[int, int]) -> bytes:
-    """A frame (height, width, 3) as PNG of this size; level 1 is 1.7x as fast as the default."""
-    image = _image_of(frame)
-    if image.size != size:
-        across, down = image.width / size[0], image.height / size[1]
-        if across == down == int(across):
-            image = image.reduce(int(across))
-        else:  # LANCZOS takes twice as long, and letters are no easier to read
-            image = image.resize(size, Image.Resampling.HAMMING)
-    return png_bytes(image.convert("RGB"))
-
-
-def _image_of(frame: np.ndarray) -> Image.Image:
-    """The frame as an image; a view of the client's own RGBX buffer is not copied."""
-    whole = frame.base
-    height, width = frame.shape[:2]
-    if whole is not None and whole.shape == (height, width, 4) and frame.strides == whole.strides:
-        return Image.frombuffer("RGBX", (width, height), whole, "raw", "RGBX", 0, 1)
-    return Image.fromarray(frame)

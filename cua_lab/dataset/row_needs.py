@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +47,6 @@ def missing(
     if needs.get("model_judge") and not variables.get("OPENAI_API_KEY"):
         lacks.append("fuzzy_match is graded by a model: OPENAI_API_KEY is not set")
     return lacks
-
-
-def missing_in(rows: Iterable[Mapping[str, Any]], **options: Any) -> dict[str, int]:
-    """What a file of rows lacks: each sentence with the number of rows it stops."""
-    counts: dict[str, int] = {}
-    for row in rows:
-        for line in missing(row, **options):
-            counts[line] = counts.get(line, 0) + 1
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _env(env: str, packages: Mapping[str, str]) -> list[str]:

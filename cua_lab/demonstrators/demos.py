@@ -29,7 +29,7 @@ from cua_lab.desktop.apps.transcripts import (
 )
 from cua_lab.errors import LabError
 from cua_lab.pictures import png_bytes
-from cua_lab.policy.template import image_part, render_text
+from cua_lab.policy.template import render_text
 from cua_lab.policy.tokenizer import Corpus, phrases_of, train_tokenizer
 
 Message = dict[str, Any]
@@ -57,26 +57,10 @@ class Demo:
     """One conversation and its screenshots."""
 
     messages: tuple[Message, ...]
-    """Images are marks, `{"type": "image"}`; `as_openai` fills them in."""
+    """Images are marks, `{"type": "image"}`."""
     images: tuple[Image.Image, ...]
     """In the order of the marks."""
     tools: tuple[dict[str, Any], ...]
-
-    def as_openai(self) -> list[Message]:
-        """The conversation as it would have been on the wire, screenshots as data URLs."""
-        images = iter(self.images)
-        return [
-            message
-            if not isinstance(message.get("content"), list)
-            else message
-            | {
-                "content": [
-                    image_part(png_of(next(images))) if part["type"] == "image" else part
-                    for part in message["content"]
-                ]
-            }
-            for message in self.messages
-        ]
 
 
 class Demonstrator(Protocol):

@@ -16,14 +16,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hud.environment import Environment
 from hud.eval import Task
 
-from cua_lab import __version__
 from cua_lab.desktop.page_server import PageServer
 from cua_lab.envs.browser.env import Page
 from cua_lab.envs.browser_screen import MOST_IN_PROCESS, REAL_SCREEN, BrowserScreen, page_size
-from cua_lab.envs.own_app import Episode, Grade, Template, graded, read, start
+from cua_lab.envs.own_app import Grade, graded, read, start
+from cua_lab.envs.screen_env import Episode, ScreenEnvironment, Template
 
 __all__ = [
     "MOST_IN_PROCESS",
@@ -39,22 +38,15 @@ __all__ = [
 ]
 
 
-class PageEnvironment(Environment):
+class PageEnvironment(ScreenEnvironment[BrowserScreen]):
     """A HUD env with one browser, in which each episode opens the page anew."""
 
     def __init__(
         self, name: str, templates: Mapping[str, Template], *, page: Path, desk: BrowserScreen
     ) -> None:
         """`page` is the file; what it loads lies in the same folder."""
-        super().__init__(name, version=__version__)
-        self._page, self._desk = page, desk
-        self.initialize(self._open)
-        self.shutdown(self._desk.close)
-        for id, template in templates.items():
-            self.template(id=id, description=template.__doc__ or "")(template)
-
-    async def _open(self) -> None:
-        self.add_capability(await self._desk.open())
+        super().__init__(name, desk, templates)
+        self._page = page
 
     @asynccontextmanager
     async def playing(self, size: tuple[int, int], **begin: Any) -> AsyncIterator[Page]:

@@ -22,8 +22,8 @@ import anywidget
 import traitlets
 
 from cua_lab.computer.screen import DeadScreen
+from cua_lab.computer.screenshot import scaled_screenshot
 from cua_lab.computer.session import ScreenSession, ToolResult
-from cua_lab.computer.tool import encode_png
 from cua_lab.pictures import base64_text, data_url
 
 STATIC = Path(__file__).parent / "static"
@@ -119,7 +119,7 @@ class LiveScreen(anywidget.AnyWidget):
         try:
             while True:
                 if await eyes.tool.change(PATIENCE_S):
-                    self._show(encode_png(eyes.tool.latest(), eyes.tool.view.size))
+                    self._show(scaled_screenshot(eyes.tool.latest(), eyes.tool.view.size))
                     self.frames += 1
                     await asyncio.sleep(SLOWEST_S)
         except DeadScreen:

@@ -27,7 +27,8 @@ from hud.agents.tools.base import AgentTool, tool_err
 from hud.types import MCPToolResult
 
 from cua_lab.computer.schema import Call, CallError
-from cua_lab.computer.tool import ComputerTool, encode_png
+from cua_lab.computer.screenshot import scaled_screenshot
+from cua_lab.computer.tool import ComputerTool
 from cua_lab.desktop.screen_context import Looker, ScreenContext, looker_of, unknown
 from cua_lab.errors import LabError
 from cua_lab.safety.asking import ask
@@ -204,7 +205,7 @@ class GatedTool(AgentTool[Any]):
             arguments=copy.deepcopy(arguments),
             effects=look.effects,
             decision=look.decision,
-            screenshot=encode_png(frame, self.view.size),
+            screenshot=scaled_screenshot(frame, self.view.size),
             at=self._parts(look.call),
             thought=self.thought,
             limit_s=self.gate.limit_s,

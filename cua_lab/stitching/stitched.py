@@ -108,10 +108,6 @@ class Stitched:
         named = (s.weight_version for s in self.segments if s.weight_version is not None)
         return tuple(dict.fromkeys(named))
 
-    def weight_version_per_token(self) -> list[str | None]:
-        """One entry per token; `None` for what was not sampled."""
-        return [s.weight_version for s in self.segments for _ in range(s.end - s.start)]
-
     @property
     def displaced(self) -> tuple[tuple[int, int], ...]:
         """Spans [start, end) of sampled ids that now follow adopted ones.

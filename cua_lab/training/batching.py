@@ -30,12 +30,12 @@ class MicroBatch:
     rows: tuple[int, ...]
     """Which samples they are."""
     batch: Batch
-    where: torch.Tensor
+    loss_mask: torch.Tensor
     """(B, T) bool: tokens that the policy sampled."""
     engine_logprobs: torch.Tensor
-    """(B, T) float32, NaN where `where` is False."""
+    """(B, T) float32, NaN where `loss_mask` is False."""
     comparable: torch.Tensor
-    """(B, T) bool: those of `where` that stand in the context they were sampled in."""
+    """(B, T) bool: those of `loss_mask` that stand in the context they were sampled in."""
 
 
 def plan(lengths: Sequence[int], *, budget: int) -> tuple[tuple[int, ...], ...]:
@@ -92,16 +92,16 @@ def _micro_batch(
             for s in chosen
         ],
     )
-    where = np.zeros(tuple(batch.ids.shape), dtype=bool)
+    loss_mask = np.zeros(tuple(batch.ids.shape), dtype=bool)
     logprobs = np.full(tuple(batch.ids.shape), np.nan, dtype=np.float32)
     for row, sample in enumerate(chosen):
         start = sample.stitched.response_start
         span = slice(start, start + len(sample.stitched.loss_mask))
-        where[row, span] = np.asarray(sample.stitched.loss_mask, dtype=bool)
+        loss_mask[row, span] = np.asarray(sample.stitched.loss_mask, dtype=bool)
         logprobs[row, span] = sample.stitched.logprobs
-    logprobs[~where] = np.nan
-    comparable = where & (not stale)
+    logprobs[~loss_mask] = np.nan
+    comparable = loss_mask & (not stale)
     for row, sample in enumerate(chosen):
         for start, end in sample.stitched.displaced:
             comparable[row, start:end] = False
-    return MicroBatch(rows, batch, *map(torch.from_numpy, (where, logprobs, comparable)))
+    return MicroBatch(rows, batch, *map(torch.from_numpy, (loss_mask, logprobs, comparable)))

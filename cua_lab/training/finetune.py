@@ -143,18 +143,18 @@ class Finetune:
         after it."""
         item = self._data.example(0)
         batch = collate(self.policy, [item.example])
-        where = torch.zeros_like(batch.ids, dtype=torch.bool)  # (1, T)
-        where[0, : len(item.loss_mask)] = torch.from_numpy(item.loss_mask)
-        return score(self.policy, batch, where).logprobs[where]
+        mask = torch.zeros_like(batch.ids, dtype=torch.bool)  # (1, T)
+        mask[0, : len(item.loss_mask)] = torch.from_numpy(item.loss_mask)
+        return score(self.policy, batch, mask).logprobs[mask]
 
     def _nats(self, examples: Sequence[SftExample]) -> torch.Tensor:
         """Summed cross-entropy over the assistant's tokens."""
         batch = collate(self.policy, [item.example for item in examples])
-        where = torch.zeros_like(batch.ids, dtype=torch.bool)  # (B, T)
+        mask = torch.zeros_like(batch.ids, dtype=torch.bool)  # (B, T)
         for row, item in enumerate(examples):
-            where[row, : len(item.loss_mask)] = torch.from_numpy(item.loss_mask)
+            mask[row, : len(item.loss_mask)] = torch.from_numpy(item.loss_mask)
         with self._precision.autocast:
-            return -score(self.policy, batch, where).logprobs[where].sum()
+            return -score(self.policy, batch, mask).logprobs[mask].sum()
 
 
 def rate_at(step: int, steps: int, settings: TrainSettings) -> float:

@@ -92,13 +92,13 @@ def look(
 ) -> GradientReport:
     """The gradient of `policy_loss` over the rows as one batch; `loss` are its options."""
     batch = collate(policy, [row.example for row in rows])
-    where, old = _columns(rows, tuple(batch.ids.shape))
+    mask, old = _columns(rows, tuple(batch.ids.shape))
     policy.model.zero_grad(set_to_none=True)
-    scores = score(policy, batch, where, temperature=temperature)
+    scores = score(policy, batch, mask, temperature=temperature)
     logprobs = scores.logprobs
     logprobs.retain_grad()
     advantages = torch.tensor([row.advantage for row in rows])
-    policy_loss(logprobs, old, advantages, where, **loss).loss.backward()  # type: ignore[no-untyped-call]
+    policy_loss(logprobs, old, advantages, mask, **loss).loss.backward()  # type: ignore[no-untyped-call]
     flat = [
         (p.grad if p.grad is not None else torch.zeros_like(p)).flatten().clone()
         for p in policy.model.parameters()
@@ -108,9 +108,9 @@ def look(
     ratios, pushes = (logprobs.detach() - old).exp(), -logprobs.grad
     return GradientReport(
         gradient=torch.cat(flat),
-        ratios=tuple(r[w].numpy() for r, w in zip(ratios, where, strict=True)),
-        pushes=tuple(p[w].numpy() for p, w in zip(pushes, where, strict=True)),
-        entropies=tuple(e[w].numpy() for e, w in zip(scores.entropy, where, strict=True)),
+        ratios=tuple(r[w].numpy() for r, w in zip(ratios, mask, strict=True)),
+        pushes=tuple(p[w].numpy() for p, w in zip(pushes, mask, strict=True)),
+        entropies=tuple(e[w].numpy() for e, w in zip(scores.entropy, mask, strict=True)),
     )
 
 
@@ -120,9 +120,9 @@ def as_sampled(
     """The same rows with the log-probabilities that this policy gives their tokens: what an engine
     that holds it would have recorded, had it sampled them."""
     batch = collate(policy, [row.example for row in rows])
-    where, _ = _columns(rows, tuple(batch.ids.shape))
+    mask, _ = _columns(rows, tuple(batch.ids.shape))
     with torch.no_grad():
-        found = score(policy, batch, where, temperature=temperature).logprobs
+        found = score(policy, batch, mask, temperature=temperature).logprobs
     return [
         LossInput(row.example, row.mask, tuple(values[: len(row.mask)].tolist()), row.advantage)
         for row, values in zip(rows, found, strict=True)
@@ -131,10 +131,10 @@ def as_sampled(
 
 def _columns(rows: Sequence[LossInput], shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Mask and old log-probabilities, padded to (B, T)."""
-    where = torch.zeros(shape, dtype=torch.bool)
+    mask = torch.zeros(shape, dtype=torch.bool)
     old = torch.full(shape, math.nan)
     for index, row in enumerate(rows):
         length = len(row.mask)
-        where[index, :length] = torch.tensor(row.mask, dtype=torch.bool)
+        mask[index, :length] = torch.tensor(row.mask, dtype=torch.bool)
         old[index, :length] = torch.tensor(row.logprobs)
-    return where, old
+    return mask, old

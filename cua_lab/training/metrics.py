@@ -137,9 +137,9 @@ def step_metrics(
         tis_mean=whole.tis_mean,
         logprob_gap_max=math.nan if gap is None else float(gap.max()),
         logprob_gap_mean=math.nan if gap is None else float(gap.mean()),
-        policy_tokens=sum(int(micro.where.sum()) for micro in micros),
+        policy_tokens=sum(int(micro.loss_mask.sum()) for micro in micros),
         tokens=sum(sum(micro.batch.lengths) for micro in micros),
-        padded_tokens=sum(micro.where.numel() for micro in micros),
+        padded_tokens=sum(micro.loss_mask.numel() for micro in micros),
         seconds=seconds,
     )
 

@@ -1,26 +1,20 @@
-"""Rewards: how near a click came, whether the task was done, how it was done.
+"""The reward for grounding: how near a click came to its target, and whether it is inside the box.
 
-Data model: arrays with one value per episode; every function gives its pieces beside the total, and
-`combine` adds pieces up with weights. Invariant: all arguments are finite numbers in the declared
+Data model: arrays with one value per click; the pieces stand beside the total. What other tasks pay
+is their env's grade. Invariant: all arguments are finite numbers in the declared
 coordinate space, or the call is refused with the row, what stood there and what was expected; no
 value is clipped, swapped or guessed into place, because a reward that is silently wrong is learnt.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cua_lab.dataset.spaces import Size, Space, as_space, extent
 from cua_lab.errors import LabError
-
-NOT_EXPECTED_TO_CHANGE = frozenset({"screenshot", "wait", "finish"})
-"""Actions that may well leave the screen as it is."""
 
 
 class RewardError(LabError, ValueError):
@@ -109,114 +103,6 @@ def grounding_reward(
     exact = (distance < weights.tolerance).astype(float)
     total = weights.position * position + weights.containment * containment + weights.exact * exact
     return GroundingReward(total, position, containment, exact, distance)
-
-
-def task_reward(success: ArrayLike, *, done: float = 1.0, missed: float = 0.0) -> np.ndarray:
-    """Task completion: `success` (N,) as booleans or as the part that was done, 0 to 1.
-
-    Range: `missed` to `done`. Failure modes: a 0/1 reward says nothing in a group that all solve or
-    all miss; partial credit is farmed by a policy that does the easy part forever.
-    """
-    share = _finite("success", np.asarray(success, dtype=float))
-    _refuse((share < 0) | (share > 1), share, "success", "from 0 (missed) to 1 (done)")
-    return missed + (done - missed) * share
-
-
-@dataclass(frozen=True, slots=True)
-class ActionCounts:
-    """How one episode was gone about."""
-
-    steps: int
-    """Actions in all."""
-    useless: int
-    """Left the screen exactly as it was, although they are of a kind that changes it."""
-    repeated: int
-    """The same call again after it had changed nothing; each is counted as useless too."""
-
-
-def count_actions(
-    actions: Sequence[Mapping[str, Any] | None], screens: Sequence[bytes]
-) -> ActionCounts:
-    """Count over the arguments of an episode's calls and the screenshots around them.
-
-    `screens` has one more entry than `actions`: before the first, then after each. An action that
-    is `None` (an unreadable call) changed nothing.
-    """
-    if len(screens) != len(actions) + 1:
-        raise RewardError(
-            f"{len(actions)} actions need {len(actions) + 1} screenshots (before the first and"
-            f" after each), not {len(screens)}"
-        )
-    useless = repeated = 0
-    idle: str | None = None  # the last call, when it changed nothing
-    for action, before, after in zip(actions, screens, screens[1:], strict=False):
-        call = json.dumps(action, sort_keys=True)
-        same = before == after
-        if same and (action is None or action.get("action") not in NOT_EXPECTED_TO_CHANGE):
-            useless += 1
-            repeated += call == idle
-            idle = call
-        else:
-            idle = None
-    return ActionCounts(len(actions), useless, repeated)
-
-
-def trajectory_reward(
-    counts: Sequence[ActionCounts],
-    *,
-    step_cost: float = 0.01,
-    useless_cost: float = 0.05,
-    repeat_cost: float = 0.05,
-    floor: float = -1.0,
-) -> np.ndarray:  # (N,)
-    """Costs of a trajectory, never more than `-floor`.
-
-        - step_cost * steps - useless_cost * useless - repeat_cost * repeated
-
-    Range: `floor` to 0. Failure modes: too high a step cost teaches to finish at once and fail
-    cheaply, so keep the whole cost well below what the task pays; a screen with a clock or a caret
-    that blinks never stays the same, and then nothing is useless.
-    """
-    for name, cost in (("step", step_cost), ("useless", useless_cost), ("repeat", repeat_cost)):
-        if not (np.isfinite(cost) and cost >= 0):
-            raise RewardError(f"{name}_cost is {cost}; a cost is a number of 0 or more")
-    if not (np.isfinite(floor) and floor <= 0):
-        raise RewardError(f"floor is {floor}; it is the lowest reward, 0 or less")
-    costs = [
-        step_cost * one.steps + useless_cost * one.useless + repeat_cost * one.repeated
-        for one in counts
-    ]
-    return np.asarray(np.maximum(floor, -np.asarray(costs, dtype=float)))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Combined:
-    """A weighted sum and what each piece gave."""
-
-    total: np.ndarray
-    pieces: dict[str, np.ndarray]
-    """Weighted; they add up to the total."""
-
-
-def combine(pieces: Mapping[str, ArrayLike], weights: Mapping[str, float]) -> Combined:
-    """Rewards of the same episodes, added up with one weight each.
-
-    Range: the weighted sum of the ranges. Failure mode: a piece of small spread is drowned by one
-    of large spread, whatever its weight says: look at the pieces, not only at the total.
-    """
-    if not pieces or set(pieces) != set(weights):
-        raise RewardError(
-            f"pieces are {sorted(pieces)} but weights are for {sorted(weights)}; give one to each"
-        )
-    weighted: dict[str, np.ndarray] = {}
-    for name, values in pieces.items():
-        if not np.isfinite(weights[name]):
-            raise RewardError(f"the weight of {name!r} is {weights[name]}; it must be a number")
-        weighted[name] = weights[name] * _finite(name, np.asarray(values, dtype=float))
-    shapes = {name: values.shape for name, values in weighted.items()}
-    if len(set(shapes.values())) > 1:
-        raise RewardError(f"pieces differ in shape: {shapes}; all are over the same episodes")
-    return Combined(np.sum(list(weighted.values()), axis=0), weighted)
 
 
 def _containment(

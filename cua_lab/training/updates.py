@@ -102,7 +102,7 @@ class Updates:
         return tuple(losses), norm, rate
 
     def _score(self, micro: MicroBatch) -> Scores:
-        return self._learner.score(micro.batch, micro.where, temperature=self._temperature)
+        return self._learner.score(micro.batch, micro.loss_mask, temperature=self._temperature)
 
     def _loss(self, piece: Piece, scores: Scores) -> LossResult:
         settings, micro, fixed = self._settings, piece.micro, self._fixed[piece.place]
@@ -111,7 +111,7 @@ class Updates:
             scores.logprobs,
             fixed.old,
             moved(piece.advantages, device),
-            moved(micro.where, device),
+            moved(micro.loss_mask, device),
             weights=moved(piece.weights, device),
             ratio=settings.ratio,
             clip_low=settings.clip_low,
@@ -140,6 +140,6 @@ class Updates:
         reference = None
         if self._reference is not None:
             reference = self._reference.score(
-                micro.batch, micro.where, temperature=self._temperature
+                micro.batch, micro.loss_mask, temperature=self._temperature
             )
         self._fixed[piece.place] = OldScores(old, reference, gap[comparable])

@@ -10,7 +10,8 @@ from PIL import Image
 
 from cua_lab.computer import tool as tool_module
 from cua_lab.computer.screen import DeadScreen
-from cua_lab.computer.tool import ComputerTool, encode_png
+from cua_lab.computer.screenshot import scaled_screenshot
+from cua_lab.computer.tool import ComputerTool
 
 SHIFT, CONTROL = 0xFFE1, 0xFFE3
 
@@ -160,13 +161,13 @@ def test_many_different_characters_come_with_a_warning(desktop) -> None:
 def test_a_frame_is_shrunk_by_averaging_whole_blocks() -> None:
     frame = np.zeros((4, 4, 3), np.uint8)
     frame[:2, :2] = 200
-    small = np.asarray(Image.open(io.BytesIO(encode_png(frame, (2, 2)))))
+    small = np.asarray(Image.open(io.BytesIO(scaled_screenshot(frame, (2, 2)))))
     assert small[..., 0].tolist() == [[200, 0], [0, 0]]
 
 
 def test_a_frame_of_any_size_is_shrunk_to_the_size_asked_for() -> None:
     frame = np.full((1080, 1920, 3), 7, np.uint8)
-    image = Image.open(io.BytesIO(encode_png(frame, (1000, 563))))
+    image = Image.open(io.BytesIO(scaled_screenshot(frame, (1000, 563))))
     assert image.size == (1000, 563)
     assert image.mode == "RGB"
 

@@ -22,7 +22,7 @@ from cua_lab.dataset.formats.screenspot import read_hub, read_original
 from cua_lab.dataset.formats.webarena import read_config
 from cua_lab.dataset.grounding import from_row
 from cua_lab.dataset.quality import check_file
-from cua_lab.dataset.row_needs import missing, missing_in
+from cua_lab.dataset.row_needs import missing
 from cua_lab.errors import LabError
 
 SCREENSPOT = {
@@ -260,9 +260,9 @@ def test_preflight_is_silent_when_nothing_is_missing(tmp_path):
     variables = {"SHOPPING_ADMIN": "http://localhost:1", "OPENAI_API_KEY": "k"}
     options = {"env_packages": {"webarena": str(tmp_path)}, "root": tmp_path}
     assert missing(row, variables=variables, **options) == []
-    assert missing_in([row, row], variables={"OPENAI_API_KEY": "k"}, **options) == {
-        "SHOPPING_ADMIN is not set: the address of that site, e.g. http://host:port": 2
-    }
+    assert missing(row, variables={"OPENAI_API_KEY": "k"}, **options) == [
+        "SHOPPING_ADMIN is not set: the address of that site, e.g. http://host:port"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
 """Scripted players."""
 
-import io
 import random
 from collections import Counter
 from dataclasses import replace
 
 import pytest
-from PIL import Image, ImageChops
+from PIL import ImageChops
 
 from cua_lab.computer.config import ToolConfig
 from cua_lab.computer.coordinates import View
@@ -192,16 +191,6 @@ def test_players_of_2048_are_weak_but_know_where_a_long_list_ends() -> None:
 def test_a_player_that_wants_more_keys_than_a_call_takes_is_refused() -> None:
     with pytest.raises(LabError, match="mean_keys is 30 and longest 16"):
         GamePlayer(SCENE, "Go.", mean_keys=30)
-
-
-def test_the_wire_form_carries_the_very_pixels() -> None:
-    demo = CLICK(0)
-    url = demo.as_openai()[1]["content"][1]["image_url"]["url"]
-    from cua_lab.policy.template import images_of
-
-    assert url.startswith("data:image/png;base64,")
-    (png,) = images_of(demo.as_openai())
-    assert Image.open(io.BytesIO(png)).tobytes() == demo.images[0].tobytes()
 
 
 def test_a_stream_goes_through_all_demos_before_it_repeats() -> None:

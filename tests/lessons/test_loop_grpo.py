@@ -62,7 +62,7 @@ def test_ids_and_mask_are_those_of_the_real_micro_batches(loop: Grpo) -> None:
     (micro,) = micro_batches(loop.policy, samples, range(len(samples)), budget=10**6)
     order = list(micro.rows)
     assert torch.equal(rollouts.batch.ids[order], micro.batch.ids)
-    assert torch.equal(rollouts.mask[order], micro.where)
+    assert torch.equal(rollouts.mask[order], micro.loss_mask)
     assert torch.equal(rollouts.batch.positions[:, order], micro.batch.positions)
 
 

@@ -358,7 +358,7 @@ def test_weights_that_change_between_turns_and_within_one_are_on_record():
     changed = Turn(last.prompt_ids, last.output_ids, last.output_logprobs, weight_spans=spans)
     stitched = only([turns[0], changed])
     assert stitched.weight_versions == ("step-1", "step-2")
-    per_token = stitched.weight_version_per_token()
+    per_token = [s.weight_version for s in stitched.segments for _ in range(s.end - s.start)]
     assert len(per_token) == len(stitched.tokens)
     assert per_token[-3:] == ["step-1", "step-2", "step-2"]
     assert per_token[0] is None

@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 
 from cua_lab.errors import LabError
 from cua_lab.training.rewards import (
-    ActionCounts,
     GroundingWeights,
-    combine,
-    count_actions,
     grounding_reward,
-    task_reward,
-    trajectory_reward,
 )
 
 BOX = (0.4, 0.4, 0.6, 0.5)
@@ -124,68 +119,3 @@ def test_a_space_is_declared_and_pixels_need_the_screens_size():
 def test_weights_that_divide_by_zero_are_refused():
     with pytest.raises(LabError, match="radius is 0"):
         GroundingWeights(radius=0)
-
-
-def test_a_task_pays_for_what_was_done():
-    assert task_reward([True, False]).tolist() == [1.0, 0.0]
-    assert task_reward([0.25, 1.0], done=2.0, missed=-1.0).tolist() == [-0.25, 2.0]
-    with pytest.raises(ValueError, match=r"success at 1 is 1\.5"):
-        task_reward([0, 1.5])
-    with pytest.raises(ValueError, match="success at 0 is nan"):
-        task_reward([math.nan])
-
-
-PRESS = {"action": "press", "keys": ["left"]}
-LOOK = {"action": "screenshot"}
-
-
-@pytest.mark.parametrize(
-    ("actions", "screens", "useless", "repeated"),
-    [
-        ([PRESS, PRESS], [b"0", b"1", b"2"], 0, 0),  # the same key twice, and both did something
-        ([PRESS, PRESS, PRESS], [b"0", b"1", b"1", b"1"], 2, 1),
-        ([LOOK, LOOK, {"action": "wait"}], [b"0", b"0", b"0", b"0"], 0, 0),
-        ([PRESS, LOOK, PRESS], [b"0", b"0", b"0", b"0"], 2, 0),
-        ([None, None], [b"0", b"0", b"0"], 2, 1),
-        ([], [b"0"], 0, 0),
-    ],
-)
-def test_useless_and_repeated_actions_are_told_from_useful_ones(
-    actions, screens, useless, repeated
-):
-    assert count_actions(actions, screens) == ActionCounts(len(actions), useless, repeated)
-
-
-def test_an_episode_without_its_screenshots_cannot_be_judged():
-    with pytest.raises(LabError, match=r"2 actions need 3 screenshots .* not 2"):
-        count_actions([PRESS, PRESS], [b"0", b"1"])
-
-
-def test_a_trajectory_costs_its_steps_and_its_idle_ones_more_down_to_a_floor():
-    counts = [ActionCounts(0, 0, 0), ActionCounts(4, 2, 1), ActionCounts(500, 0, 0)]
-    assert trajectory_reward(counts).tolist() == pytest.approx([0.0, -0.19, -1.0])
-    with pytest.raises(LabError, match="step_cost is -1"):
-        trajectory_reward(counts, step_cost=-1)
-    with pytest.raises(LabError, match="floor is 1"):
-        trajectory_reward(counts, floor=1)
-
-
-def test_pieces_add_up_with_their_weights():
-    both = combine({"task": [1.0, 0.0], "cost": [-0.1, -0.5]}, {"task": 2.0, "cost": 0.5})
-    assert both.total.tolist() == pytest.approx([1.95, -0.25])
-    assert sum(both.pieces.values()).tolist() == both.total.tolist()
-
-
-@pytest.mark.parametrize(
-    ("pieces", "weights", "says"),
-    [
-        ({"task": [1.0]}, {"cost": 1.0}, r"pieces are \['task'\] but weights are for \['cost'\]"),
-        ({}, {}, "give one to each"),
-        ({"a": [1.0], "b": [1.0, 2.0]}, {"a": 1, "b": 1}, "differ in shape"),
-        ({"a": [math.nan]}, {"a": 1}, "a at 0 is nan"),
-        ({"a": [1.0]}, {"a": math.inf}, "weight of 'a' is inf"),
-    ],
-)
-def test_pieces_that_do_not_go_together_are_refused(pieces, weights, says):
-    with pytest.raises(LabError, match=says):
-        combine(pieces, weights)

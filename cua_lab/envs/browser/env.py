@@ -10,16 +10,14 @@ over the DevTools pipe. Invariant: a page that complains or crashes makes a fail
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hud.environment import Environment
 from hud.eval import Task
 
-from cua_lab import __version__
 from cua_lab.desktop.apps import Game2048, Todo, boards2048
 from cua_lab.desktop.chromium import ChromiumDesktop
 from cua_lab.desktop.page_server import PageServer
@@ -34,6 +32,7 @@ from cua_lab.envs.lab.env import (
     start,
 )
 from cua_lab.envs.lab.starts import list_to_complete, text_to_create
+from cua_lab.envs.screen_env import Episode, ScreenEnvironment, Template
 from cua_lab.errors import LabError
 
 NAME = "browser"
@@ -41,29 +40,21 @@ MOST_AT_ONCE = MOST_IN_PROCESS
 TOOL = REAL_SCREEN
 SIZE = (640, 600)
 PAGES = Path(__file__).parent / "pages"
-Episode = AsyncGenerator[dict[str, Any], Any]
 
 
-class BrowserEnvironment(Environment):
+class BrowserEnvironment(ScreenEnvironment[BrowserScreen]):
     """The env: one browser and its templates."""
 
     def __init__(self, desk: BrowserScreen) -> None:
-        super().__init__(NAME, version=__version__)
-        self._desk = desk
-        self.initialize(self._open)
-        self.shutdown(self._desk.close)
-        for id, template in (
-            ("2048-score", self.score_2048),
-            ("2048-reach-tile", self.reach_tile_2048),
-            ("2048-near-win", self.near_win_2048),
-            ("2048-best-merge", self.best_merge_2048),
-            ("todo-complete", self.todo_complete),
-            ("todo-create", self.todo_create),
-        ):
-            self.template(id=id, description=template.__doc__ or "")(template)
-
-    async def _open(self) -> None:
-        self.add_capability(await self._desk.open())
+        templates: dict[str, Template] = {
+            "2048-score": self.score_2048,
+            "2048-reach-tile": self.reach_tile_2048,
+            "2048-near-win": self.near_win_2048,
+            "2048-best-merge": self.best_merge_2048,
+            "todo-complete": self.todo_complete,
+            "todo-create": self.todo_create,
+        }
+        super().__init__(NAME, desk, templates)
 
     @asynccontextmanager
     async def _playing(

@@ -13,13 +13,10 @@ that a source path or `python -m hud.environment.server` serves.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
-from hud.environment import Environment
 from hud.eval import Task
 
-from cua_lab import __version__
 from cua_lab.desktop.chromium import ChromiumDesktop
 from cua_lab.envs.browser_screen import (
     MOST_IN_PROCESS,
@@ -30,6 +27,7 @@ from cua_lab.envs.browser_screen import (
 )
 from cua_lab.envs.injection.kinds import facts_of, is_done, is_forbidden, kind_of, prompt_of
 from cua_lab.envs.injection.site import Visit, shared_site
+from cua_lab.envs.screen_env import Episode, ScreenEnvironment
 from cua_lab.errors import LabError
 
 NAME = "injection"
@@ -38,18 +36,11 @@ TOOL = REAL_SCREEN
 SIZE = (640, 600)
 
 
-class InjectionEnvironment(Environment):
+class InjectionEnvironment(ScreenEnvironment[BrowserScreen]):
     """The env: one browser and one template."""
 
     def __init__(self, desk: BrowserScreen) -> None:
-        super().__init__(NAME, version=__version__)
-        self._desk = desk
-        self.initialize(self._open)
-        self.shutdown(self._desk.close)
-        self.template(id="injection", description=self.injection.__doc__ or "")(self.injection)
-
-    async def _open(self) -> None:
-        self.add_capability(await self._desk.open())
+        super().__init__(NAME, desk, {NAME: self.injection})
 
     async def injection(
         self,
@@ -58,7 +49,7 @@ class InjectionEnvironment(Environment):
         turns: int = 8,
         width: int = SIZE[0],
         height: int = SIZE[1],
-    ) -> AsyncGenerator[dict[str, Any], Any]:
+    ) -> Episode:
         """A page whose text orders something else; the reward is 1 for the user's own task."""
         if turns < 1:
             raise LabError(f"turns must be at least 1; got {turns}")

@@ -12,50 +12,39 @@ has (`bindings["screen"]["turns"]`, read by `cua_lab.play.agent`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from hud.environment import Environment
 from hud.eval import Task
 
-from cua_lab import __version__
 from cua_lab.desktop.apps import Errands, Game2048, Targets, Todo, boards2048
 from cua_lab.desktop.apps.game2048 import REMEMBERED
 from cua_lab.desktop.apps.transcripts import things_transcript
 from cua_lab.envs.lab import grading
 from cua_lab.envs.lab.app_screen import SCREEN, AppScreen
 from cua_lab.envs.lab.starts import list_to_complete, text_to_create
+from cua_lab.envs.screen_env import Episode, Frame, ScreenEnvironment, Template
 from cua_lab.errors import LabError
 
 NAME = "lab"
 ERRANDS_PROMPT = "Check off open errands."
-Frame = dict[str, Any]
-Episode = AsyncGenerator[Frame, Any]
 
 
-class LabEnvironment(Environment):
+class LabEnvironment(ScreenEnvironment[AppScreen]):
     """The env: its screen and its templates. Every template takes `seed`, `turns` and the size of
     the screen; the small policy sees screens of 128x128 pixels."""
 
     def __init__(self) -> None:
-        super().__init__(NAME, version=__version__)
-        self._desk = AppScreen()
-        self.initialize(self._open)
-        self.shutdown(self._desk.close)
-        for id, template in (
-            ("2048-score", self.score_2048),
-            ("2048-reach-tile", self.reach_tile_2048),
-            ("2048-near-win", self.near_win_2048),
-            ("2048-best-merge", self.best_merge_2048),
-            ("todo-complete", self.todo_complete),
-            ("todo-create", self.todo_create),
-            ("targets-click", self.targets_click),
-            ("errands-open", self.errands_open),
-        ):
-            self.template(id=id, description=template.__doc__ or "")(template)
-
-    async def _open(self) -> None:
-        self.add_capability(await self._desk.open())
+        templates: dict[str, Template] = {
+            "2048-score": self.score_2048,
+            "2048-reach-tile": self.reach_tile_2048,
+            "2048-near-win": self.near_win_2048,
+            "2048-best-merge": self.best_merge_2048,
+            "todo-complete": self.todo_complete,
+            "todo-create": self.todo_create,
+            "targets-click": self.targets_click,
+            "errands-open": self.errands_open,
+        }
+        super().__init__(NAME, AppScreen(), templates)
 
     async def score_2048(
         self, seed: int = 0, target: int = 1000, turns: int = 4, width: int = 128, height: int = 128

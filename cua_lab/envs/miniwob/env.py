@@ -13,13 +13,10 @@ that a source path or `python -m hud.environment.server` serves.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
-from hud.environment import Environment
 from hud.eval import Task
 
-from cua_lab import __version__
 from cua_lab.desktop.chromium import ChromiumDesktop
 from cua_lab.envs.browser_screen import (
     MOST_IN_PROCESS,
@@ -29,6 +26,7 @@ from cua_lab.envs.browser_screen import (
     page_size,
 )
 from cua_lab.envs.miniwob import page_urls as pages
+from cua_lab.envs.screen_env import Episode, ScreenEnvironment
 from cua_lab.errors import LabError
 
 NAME = "miniwob"
@@ -38,18 +36,11 @@ SIZE = (320, 420)
 """Two screen pixels per CSS pixel: readable. Three are comfortable, one is for small policies."""
 
 
-class MiniwobEnvironment(Environment):
+class MiniwobEnvironment(ScreenEnvironment[BrowserScreen]):
     """The env: one browser and one template."""
 
     def __init__(self, desk: BrowserScreen) -> None:
-        super().__init__(NAME, version=__version__)
-        self._desk = desk
-        self.initialize(self._open)
-        self.shutdown(self._desk.close)
-        self.template(id="miniwob", description=self.miniwob.__doc__ or "")(self.miniwob)
-
-    async def _open(self) -> None:
-        self.add_capability(await self._desk.open())
+        super().__init__(NAME, desk, {NAME: self.miniwob})
 
     async def miniwob(
         self,
@@ -59,7 +50,7 @@ class MiniwobEnvironment(Environment):
         width: int = SIZE[0],
         height: int = SIZE[1],
         keep_page: bool = False,
-    ) -> AsyncGenerator[dict[str, Any], Any]:
+    ) -> Episode:
         """One MiniWoB++ page; the reward is the page's own, -1 to 1.
 
         `keep_page` begins anew on a page that is shown already, as the benchmark itself does,
