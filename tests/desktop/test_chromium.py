@@ -1,6 +1,7 @@
 """A real browser as a desktop: boot, faults, and nothing that one episode leaves to the next."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -111,7 +112,9 @@ def test_it_listens_on_loopback_alone(desktops) -> None:
         listening = []
         for pid in desktop.pids:
             for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
-                listening += [c.laddr for c in process.net_connections() if c.status == "LISTEN"]
+                with contextlib.suppress(psutil.NoSuchProcess):  # a renderer comes and goes
+                    held = process.net_connections()
+                    listening += [c.laddr for c in held if c.status == "LISTEN"]
         return listening, desktop.port
 
     listening, port = on(desktops, scenario)
