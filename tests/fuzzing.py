@@ -19,7 +19,7 @@ from unittest import SkipTest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-TARGETS = 9
+TARGETS = 10
 NIGHT_S = 60 * float(os.environ.get("FUZZ_MINUTES", "10")) / TARGETS
 BY_NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
 

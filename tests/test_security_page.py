@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 ACCESS, RFB, AUTH = "serving/test_access.py", "desktop/test_rfb.py", "desktop/test_auth.py"
+ISOLATION = "envs/test_isolation.py"
 CHROMIUM, FILES = "desktop/test_chromium.py", "training/test_checkpoint.py"
 
 HELD: dict[str, tuple[str, ...]] = {
@@ -75,6 +76,16 @@ HELD: dict[str, tuple[str, ...]] = {
         f"{CHROMIUM}::test_nothing_outside_can_be_reached",
         f"{CHROMIUM}::test_a_page_reaches_no_other_server_of_this_machine",
     ),
+    "a proxy lets a page reach its own server and no other port": (
+        f"{ISOLATION}::test_a_page_reaches_neither_another_desktop_nor_another_visits_events",
+    ),
+    "`file:`, `chrome:`, `view-source:` and `devtools:` addresses are blocked, also in an": (
+        f"{ISOLATION}::test_a_page_reads_no_file_of_the_lab",
+        f"{ISOLATION}::test_an_address_bar_shows_no_file_of_the_lab",
+    ),
+    "without the variables whose names say key, token, secret, password, credential or auth": (
+        f"{ISOLATION}::test_an_env_in_a_child_process_sees_no_credential",
+    ),
     "profiles are removed afterwards": (
         f"{CHROMIUM}::test_a_killed_parent_leaves_no_process_no_file_and_no_port",
         "desktop/test_guard.py::test_a_closed_guard_leaves_no_process_and_no_file",
@@ -96,11 +107,17 @@ HELD: dict[str, tuple[str, ...]] = {
     ),
     "they fetch nothing and run only the script that they were built with": (
         "browser/test_viewer_page.py::test_it_opens_from_a_file_without_a_complaint_and_nothing_hostile_runs",
+        "browser/test_fuzzed_tokens.py::test_no_token_is_more_than_text_in_the_viewer_and_in_its_static_copy",
     ),
     "is not used unless the agent is told": (
+        "play/test_agent.py::test_a_stray_hud_key_is_not_used_unless_asked_for",
+    ),
+    "neither sends nor writes anything": (
         "test_hud_quirks.py::test_without_an_account_nothing_is_emitted_and_with_one_hud_emits",
     ),
     "given as the path of a file": (
+        "training/test_trackers.py::test_wandb_reads_its_key_from_the_file_and_from_nowhere_else",
+        "run/test_task_evaluation.py::test_a_key_file_that_cannot_be_used_is_named",
         "play/test_containers.py::test_a_key_comes_from_its_file_and_a_missing_one_says_where_it_belongs",
     ),
 }

@@ -207,6 +207,14 @@ SECTIONS = (
             ),
             Row("fuzz-recipes", "a recipe", "damaged YAML", "one line", NOTHING, "test_fuzz.py"),
             Row(
+                "fuzz-viewer",
+                "tokens in the viewer, in a real browser",
+                "markup, scripts, damaged bytes and hidden characters as tokens, names and titles",
+                "the text as it is; nothing runs",
+                NOTHING,
+                "browser/test_fuzzed_tokens.py",
+            ),
+            Row(
                 "fuzz-rows",
                 "rows of public datasets",
                 "altered at any depth",

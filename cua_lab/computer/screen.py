@@ -68,7 +68,11 @@ class Screen(RFBClient):
 
 async def connect(client: HudClient, *, timeout_s: float) -> Screen:
     """The env's first screen; directly where it is in this process, else through HUD's tunnel."""
-    capability = _address(client)
+    return await connect_to(_address(client), timeout_s=timeout_s)
+
+
+async def connect_to(capability: Capability, *, timeout_s: float) -> Screen:
+    """The screen at an address; raises `DeadScreen` when it has not answered by then."""
     try:
         async with waiting("the screen to answer", timeout_s):
             return await Screen.connect(capability)

@@ -17,7 +17,7 @@ from hud.capabilities import Capability
 from PIL import Image
 
 from cua_lab.computer.config import ToolConfig
-from cua_lab.computer.screen import Screen
+from cua_lab.computer.screen import Screen, connect_to
 from cua_lab.computer.settling import QuietFramebuffer
 from cua_lab.computer.tool import ComputerTool
 from cua_lab.desktop.app import App
@@ -69,9 +69,11 @@ class ScreenSession:
     @classmethod
     async def on(cls, url: str, config: ToolConfig | None = None) -> ScreenSession:
         """Connect the tool to a screen that is served already, by default a real one: paced, and
-        looked at when it is at rest."""
-        screen = await Screen.connect(Capability.rfb(name="screen", url=url))
-        tool = ComputerTool(client=screen, config=config or ToolConfig(settle=QuietFramebuffer()))
+        looked at when it is at rest. Raises `DeadScreen` where none answers in time."""
+        config = config or ToolConfig(settle=QuietFramebuffer())
+        address = Capability.rfb(name="screen", url=url)
+        screen = await connect_to(address, timeout_s=config.screen_timeout_s)
+        tool = ComputerTool(client=screen, config=config)
         silence_cancelled_streams(asyncio.get_running_loop())
         return cls(None, None, url, tool, screen)
 

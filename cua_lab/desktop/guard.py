@@ -19,6 +19,7 @@ from typing import Any
 
 from cua_lab.desktop.surroundings import private_environment
 from cua_lab.errors import LabError
+from cua_lab.waiting import waiting
 
 LONGEST_PLACE = 24
 """Bytes of the name of a folder for temporary files. Below it Chromium binds a socket, whose name
@@ -116,8 +117,9 @@ class Guard:
         """End all children, remove all files; done when it is done."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        await self._process.wait()
-        await asyncio.gather(*(child.wait() for child in self._children))
+        async with waiting("a desktop's processes to end"):  # they get SIGKILL
+            await self._process.wait()
+            await asyncio.gather(*(child.wait() for child in self._children))
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None

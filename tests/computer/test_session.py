@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from cua_lab.computer.config import ToolConfig
+from cua_lab.computer.screen import DeadScreen
 from cua_lab.computer.session import ScreenSession
 from cua_lab.desktop.apps import Game2048, Todo
 
@@ -34,5 +36,16 @@ def test_an_error_has_words_and_no_screenshot() -> None:
         assert "left" in shown.text
         with pytest.raises(ValueError, match="without a screenshot"):
             shown.image  # noqa: B018
+
+    asyncio.run(drive())
+
+
+def test_a_server_that_says_nothing_is_a_dead_screen_and_no_endless_cell() -> None:
+    async def drive() -> None:
+        silent = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+        url = f"rfb://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+        with pytest.raises(DeadScreen, match=r"no screen at rfb://.* within 0\.2 s"):
+            await ScreenSession.on(url, ToolConfig(screen_timeout_s=0.2))
+        silent.close()
 
     asyncio.run(drive())

@@ -1,6 +1,7 @@
 """Killed at any moment, a run goes on to the same bits, and nothing is counted twice."""
 
 import asyncio
+import contextlib
 import errno
 import json
 import os
@@ -8,11 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import psutil
 import pytest
 
 from cua_lab import files
@@ -251,22 +254,45 @@ def test_killed_at_every_single_fault_point_it_ends_with_the_same_bits(
     counted("kill-every-point", kills=count - 1)
 
 
+def until_it_has_used(process: "subprocess.Popen[bytes]", cpu_s: float) -> bool:
+    """Wait for its end, or until it has used so much CPU time; whether it still runs then. Wall
+    time would say how busy this machine is, and not how far the run has come."""
+    watched = psutil.Process(process.pid)
+    while process.poll() is None:
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            if sum(watched.cpu_times()[:2]) >= cpu_s:
+                return True
+        time.sleep(0.01)
+    return False
+
+
+def cpu_of_a_run(path: Path) -> float:
+    """CPU seconds of one that nobody disturbs, in a process of its own."""
+    before = os.times()
+    assert in_a_process(path).wait() == 0
+    after = os.times()
+    return after[2] + after[3] - before[2] - before[3]  # of children
+
+
+KILLED_RUNS = int(os.environ.get("CUA_LAB_KILLED_RUNS", "40"))
+
+
 @pytest.mark.nightly
 def test_killed_by_the_kernel_at_random_moments_it_ends_with_the_same_bits(
     tmp_path: Path, expected: dict[str, bytes], counted: Any
 ) -> None:
-    random, kills = Random(0), 0
-    for trial in range(40):
+    whole_s, random, kills = cpu_of_a_run(tmp_path / "undisturbed"), Random(0), 0
+    for trial in range(KILLED_RUNS):
         path = tmp_path / f"run-{trial}"
-        for _ in range(20):
+        for _ in range(4):
             process = in_a_process(path)
-            try:
-                process.wait(timeout=random.uniform(3, 14))
-            except subprocess.TimeoutExpired:
+            if until_it_has_used(process, random.uniform(0.3, 1.0) * whole_s):
                 process.send_signal(signal.SIGKILL)
                 kills += 1
             if process.wait() == 0:
                 break
         assert play(RECIPE, path, Death(never))
         assert differing(path, expected) == [], f"trial {trial}"
-    counted("kill-random", kills=kills)
+        assert leftovers(path) == []
+    assert kills >= KILLED_RUNS
+    counted("kill-random", kills=kills, runs=KILLED_RUNS)

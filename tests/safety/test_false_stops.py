@@ -2,24 +2,31 @@
 
 import asyncio
 import os
+from contextlib import AsyncExitStack
+from functools import partial
 
 import pytest
 from hud.eval import LocalRuntime, Task
 
 from cua_lab.computer.config import ToolConfig
+from cua_lab.demonstrators.expert_play import expert_config, play_expert
 from cua_lab.demonstrators.experts import EXPERTS
 from cua_lab.desktop.apps import Targets, Todo
+from cua_lab.desktop.pool import DesktopPool
 from cua_lab.envs.browser import env as browser
 from cua_lab.envs.lab.env import build
 from cua_lab.envs.lab.starts import list_to_complete
 from cua_lab.play.agent import LabAgentConfig
-from cua_lab.play.episode import play
+from cua_lab.play.episode import play, play_slots
 from cua_lab.play.scripted import ScriptedTransport, in_turn, random_keys
 from cua_lab.safety.gate import Gate
 from cua_lab.safety.policy_file import load_policy
+from tests.conftest import needs_chromium
 
 MANY = int(os.environ.get("CUA_LAB_ORDINARY_EPISODES", "500"))
 """Of each template, in the nightly tests."""
+AT_ONCE = 5
+"""Desktops of a nightly test: episodes on a browser wait more than they work."""
 
 
 def middle(box):
@@ -72,27 +79,33 @@ ORDINARY = {
 }
 
 
-async def stopped(env, template, start, seeds, runtime, policy, config):
-    """(task, seed, reason) of each call that was not simply allowed, and each success."""
+async def stopped(env, template, start, seeds, runtimes, policy, config):
+    """(task, seed, reason) of each call that was not simply allowed, and each success; as many
+    episodes at once as there are runtimes."""
     gate = Gate(load_policy(policy))
-    found, succeeded = [], []
-    for seed in seeds:
+
+    async def one(seed, slot):
         args, calls = start(seed)
         player = calls if callable(calls) else in_turn(calls)
         turns = 3 if callable(calls) else len(calls)
-        episode = await play(
+        return await play(
             Task(env=env, id=template, args={**args, "seed": seed, "turns": turns}, slug=template),
             config.model_copy(update={"gate": gate, "max_steps": turns}),
             ScriptedTransport(player),
-            runtime=runtime,
+            runtime=runtimes[slot],
             id=f"{template}-{seed}",
             group=template,
         )
-        assert episode.error is None
-        assert episode.judged
-        succeeded.append(episode.success)
-        found += [(template, seed, c.reason) for c in episode.judged if c.outcome != "allowed"]
-    return found, succeeded
+
+    episodes = await play_slots(seeds, one, concurrency=len(runtimes))
+    assert [e.error for e in episodes if e.error] == []
+    assert all(e.judged for e in episodes)
+    return [
+        (template, seed, call.reason)
+        for seed, episode in zip(seeds, episodes, strict=True)
+        for call in episode.judged
+        if call.outcome != "allowed"
+    ], [e.success for e in episodes]
 
 
 @pytest.mark.parametrize("template", ORDINARY)
@@ -103,7 +116,7 @@ def test_the_lab_s_tasks_are_not_stopped(template, count) -> None:
     config = LabAgentConfig(tool=ToolConfig(pace_ms=0))
     found, succeeded = asyncio.run(
         stopped(
-            "lab", template, ORDINARY[template], range(count), LocalRuntime(build), "lab", config
+            "lab", template, ORDINARY[template], range(count), [LocalRuntime(build)], "lab", config
         )
     )
     assert found == []
@@ -114,40 +127,56 @@ def test_the_lab_s_tasks_are_not_stopped(template, count) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("template", ["2048-score", "2048-near-win"])
 @pytest.mark.parametrize(
-    "count", [2, pytest.param(MANY, marks=pytest.mark.nightly)], ids=["few", "many"]
+    ("count", "at_once"),
+    [(2, 1), pytest.param(MANY, AT_ONCE, marks=pytest.mark.nightly)],
+    ids=["few", "many"],
 )
-def test_the_browser_s_games_are_not_stopped(desktops, template, count) -> None:
-    async def scenario():
-        async with desktops.lend() as desktop:
-            runtime = LocalRuntime(lambda task: browser.build_on(desktop))
+def test_the_browser_s_games_are_not_stopped(desktops, template, count, at_once) -> None:
+    async def scenario(pool):
+        async with AsyncExitStack() as lent:
+            own = [await lent.enter_async_context(pool.lend()) for _ in range(at_once)]
+            runtimes = [LocalRuntime(partial(on_desktop, desktop)) for desktop in own]
             config = LabAgentConfig(tool=ToolConfig(**browser.TOOL))
-            return await stopped("browser", template, keys, range(count), runtime, "lab", config)
+            return await stopped("browser", template, keys, range(count), runtimes, "lab", config)
 
-    assert asyncio.run(scenario())[0] == []
+    async def of_its_own():
+        async with DesktopPool(at_once, *browser.SIZE) as pool:
+            return await scenario(pool)
+
+    found, _ = asyncio.run(scenario(desktops) if at_once <= desktops.count else of_its_own())
+    assert found == []
+
+
+def on_desktop(desktop, task):
+    return browser.build_on(desktop)
 
 
 @pytest.mark.browser
 @pytest.mark.nightly
 def test_the_experts_of_miniwob_are_not_stopped() -> None:
     """Every page that an expert plays, the same number of starts each."""
-    from cua_lab.demonstrators.expert_play import expert_config, play_expert
-    from cua_lab.desktop.chromium import ChromiumDesktop
-
+    needs_chromium()
     gate = Gate(load_policy("miniwob"))
+    plans = [(page, seed) for seed in range(-(-MANY // len(EXPERTS))) for page in EXPERTS]
+    config = expert_config().model_copy(update={"gate": gate})
 
     async def scenario():
-        found, failed = [], []
-        async with ChromiumDesktop(320, 420, scale=2.0) as desktop:
-            config = expert_config().model_copy(update={"gate": gate})
-            for seed in range(-(-MANY // len(EXPERTS))):
-                for page in EXPERTS:
-                    episode = await play_expert(desktop, page, seed, config=config)
-                    failed += [(page, seed, episode.error)] if episode.error else []
-                    for call in episode.judged or ():
-                        if call.outcome != "allowed":
-                            found.append((page, seed, call.reason))
-        return found, failed
+        async with DesktopPool(AT_ONCE, 320, 420, scale=2.0) as pool, AsyncExitStack() as lent:
+            own = [await lent.enter_async_context(pool.lend()) for _ in range(AT_ONCE)]
+            return await play_slots(
+                plans,
+                lambda plan, slot: play_expert(own[slot], *plan, config=config),
+                concurrency=AT_ONCE,
+            )
 
-    found, failed = asyncio.run(scenario())
+    episodes = asyncio.run(scenario())
+    found = [
+        (*plan, call.reason)
+        for plan, episode in zip(plans, episodes, strict=True)
+        for call in episode.judged or ()
+        if call.outcome != "allowed"
+    ]
+    failed = [(*plan, e.error) for plan, e in zip(plans, episodes, strict=True) if e.error]
+    print(len(plans), "episodes,", len(failed), "failed:", failed)
     assert found == []
-    assert len(failed) <= len(EXPERTS) // 20  # an expert may lose its way where no gate is
+    assert len(failed) <= len(plans) // 20  # an expert may lose its way where no gate is
