@@ -97,7 +97,6 @@ class Compared:
     concurrency: int
     plan: Plan
     measured_s: float
-    measured_train_s: float
 
     @property
     def ratio(self) -> float:
@@ -231,7 +230,6 @@ def compare(runs: Sequence[RunRecord], speeds: Speeds) -> list[Compared]:
             run.concurrency,
             planned(stage, run, speeds, run.concurrency),
             stage.step_s,
-            stage.train_s,
         )
         for run in runs
         for stage in run.stages

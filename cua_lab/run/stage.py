@@ -77,7 +77,8 @@ if TYPE_CHECKING:
 
 
 ROLLOUT_PARTS = ("prefill_s", "prefill_tokens", "decode_s", "decode_tokens", "env_s")
-"""Of a step, in timings.jsonl: what the engine did, and the rest of the time it took to play."""
+"""Of a step, in timings.jsonl: what the engine did, and the rest of the time it took to play. A
+server outside does not say what it did: its time is in the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +304,7 @@ class StageRun:
         line = make_step(record | metrics.record(timing=False) | found)
         self.folder.append("metrics.jsonl", step_record(line))
         spent = self.tally.parts_since(before)
-        times = {name: spent.get(name) for name in ROLLOUT_PARTS} | {
+        times = {name: spent.get(name) or None for name in ROLLOUT_PARTS} | {
             "turns": sum(len(episode.turns) for episode in episodes),
             "train_s": metrics.seconds,
             "step_s": perf_counter() - started,

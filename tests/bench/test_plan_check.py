@@ -38,6 +38,32 @@ def test_another_run_of_the_same_machine_is_planned_within_a_quarter(
         assert one.ratio == pytest.approx(1, abs=WITHIN), one
 
 
+def recorded() -> dict[str, RunRecord]:
+    """See the file for the machine and for what was run."""
+    text = Path(__file__).with_name("measured_runs.json").read_text(encoding="utf-8")
+    return {
+        name: RunRecord(**run | {"stages": tuple(StageSteps(**stage) for stage in run["stages"])})
+        for name, run in json.loads(text)["runs"].items()
+    }
+
+
+def test_a_run_on_a_quiet_machine_is_planned_within_a_quarter() -> None:
+    run = recorded()["quiet"]
+    for one in compare([run], speeds_of([run])):
+        assert one.ratio == pytest.approx(1, abs=WITHIN), one
+
+
+def test_another_number_of_episodes_at_once_is_planned_from_two_that_were_measured() -> None:
+    """2 and 128 at once say what a round and what a turn costs; 16 was left out."""
+    runs = recorded()
+    speeds = speeds_of([runs["128 at once"], runs["2 at once"]])
+    for one in compare([runs[f"{n} at once"] for n in (128, 16, 2)], speeds):
+        assert one.ratio == pytest.approx(1, abs=WITHIN), one
+    one_alone = speeds_of([runs["128 at once"]])
+    wrong = compare([runs["2 at once"]], one_alone)
+    assert min(one.ratio for one in wrong) < 1 - WITHIN, "one run cannot tell: the figures can fail"
+
+
 STAGE = StageSteps("one", steps=2, episodes=8, turns=16, sampled=160, tokens=640,
                    train_s=4.0, step_s=0.0)  # fmt: skip
 
