@@ -1,15 +1,15 @@
 """The parts of `cua-lab bench`: each does the same work in our way and in a named peer's.
 
 What each measures, and beside which peer, stands at the head of `screen_parts`, `token_parts`,
-`training_parts` and `run_part`. Invariant: a part that compares results says in its note whether
-they are equal.
+`training_parts`, `rollout_part` and `run_part`. Invariant: a part that compares results says in
+its note whether they are equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from cua_lab.bench import run_part, screen_parts, token_parts, training_parts
+from cua_lab.bench import rollout_part, run_part, screen_parts, token_parts, training_parts
 from cua_lab.bench.machine_limits import Limits
 from cua_lab.bench.pairs import Measured
 
@@ -23,6 +23,7 @@ PARTS: dict[str, Callable[[int, Limits], Awaitable[Measured]]] = {
     "episode": screen_parts.episode,
     "sft": training_parts.sft,
     "grpo": training_parts.grpo,
+    "rollout": rollout_part.rollout,
     "run": run_part.run,
     "viewer": token_parts.viewer,
 }

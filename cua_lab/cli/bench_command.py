@@ -15,8 +15,8 @@ def bench(
     parts: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Of screenshot, settle, shim, stitch, prefill, decode, episode, sft, grpo, run,"
-            " viewer.",
+            help="Of screenshot, settle, shim, stitch, prefill, decode, episode, sft, grpo,"
+            " rollout, run, viewer.",
             show_default="all but settle, which needs a browser, and run, which takes minutes",
         ),
     ] = None,

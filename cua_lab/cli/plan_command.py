@@ -33,6 +33,13 @@ def plan_run(
     train: Annotated[float, typer.Option(min=1, help="Tokens/s that a GPU trains.")] = 2_500,
     gpu_hour: Annotated[float, typer.Option(min=0, help="Price of a GPU for an hour.")] = 3.0,
     sandbox_hour: Annotated[float, typer.Option(min=0, help="Price of a sandbox.")] = 0.1,
+    runs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--run",
+            help="Finished runs of this lab: speeds from their records, beside their steps.",
+        ),
+    ] = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="Override a number.", metavar="KEY=VALUE")
     ] = None,
@@ -46,6 +53,9 @@ def plan_run(
     from cua_lab.miles.capacity import H200, plan, workload_of
     from cua_lab.miles.recipe import PUBLISHED, load_miles_recipe
 
+    if runs:
+        _beside_runs(runs, desktops or [])
+        return
     loaded = load_miles_recipe(recipe or PUBLISHED, overrides or [])
     speeds = replace(
         H200,
@@ -69,3 +79,28 @@ def plan_run(
         table.add_row(str(count), str(work.episodes), *cells, f"{made.cost:.2f}", made.bottleneck)
     Console().print(table)
     typer.echo(f"{cards} GPUs; speeds are as given or assumed, see `cua_lab.miles.capacity.H200`")
+
+
+def _beside_runs(folders: list[Path], desktops: list[int]) -> None:
+    """Steps of finished runs as planned and as measured, and as planned for other desktops."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from cua_lab.bench.plan_check import compare, planned, read_run, speeds_of
+
+    records = [read_run(folder) for folder in folders]
+    speeds = speeds_of(records)
+    table = Table(box=None, pad_edge=False)
+    for column in ("run", "stage", "desktops", "planned", "measured", "planned/measured"):
+        table.add_column(column, justify="left" if column in ("run", "stage") else "right")
+    for one in compare(records, speeds):
+        seconds = (f"{one.plan.step_s:.2f} s", f"{one.measured_s:.2f} s", f"{one.ratio:.2f}")
+        table.add_row(one.run, one.stage, str(one.concurrency), *seconds)
+    for record in records:
+        for stage in record.stages:
+            for count in desktops:
+                step = planned(stage, record, speeds, count).step_s
+                table.add_row(record.name, stage.stage, str(count), f"{step:.2f} s", "-", "-")
+    Console().print(table)
+    if len({record.concurrency for record in records}) < 2 and desktops:
+        typer.echo("runs of one number of desktops do not tell what another costs: give a second")

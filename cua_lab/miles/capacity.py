@@ -8,11 +8,13 @@ that wait in one batch of up to `max_batch`. With a prefix cache the new tokens 
 n_1 = prompt + frame and n_k = scaffold + frame for k > 1; a batch of b requests with n new tokens
 in all and answers of at most m tokens takes
 
-    t = n / prefill_tokens_s + m (decode_step_s + b decode_token_s)
+    t = batch_s + n / prefill_tokens_s + m (decode_step_s + b decode_token_s)
 
-and then each request spends `env_s` in its sandbox. An episode holds its sandbox for `boot_s` more.
-Without queues T = boot + turns (t + env_s) for each wave of episodes; the simulation adds what
-waiting does. Training a step takes
+and then each request takes `host_s` of the machine that drives the screens, one after another, and
+spends `env_s` in its sandbox. An episode holds its sandbox for `boot_s` more. With `rounds` an
+engine waits for all of its sandboxes, as the embedded one does. Without queues
+T = boot + turns (t + host_s + env_s) for each wave of episodes; the simulation adds what waiting
+does. Training a step takes
 
     T_train = tokens / train_tokens_s / gpus + GiB of pixels x transfer_min_per_gib x 60
 
@@ -25,6 +27,7 @@ Invariant: equal arguments give equal results, to the bit; nothing here reads a 
 from __future__ import annotations
 
 import heapq
+import math
 from dataclasses import dataclass
 
 from cua_lab.errors import LabError
@@ -46,6 +49,8 @@ class Workload:
     answer_tokens: int
     frame_gib: float = 0.0
     """Pixels of one frame as the trainer gets them."""
+    computed: float = 1.0
+    """Share of the new tokens that engines compute: members of a group begin alike."""
 
     def __post_init__(self) -> None:
         for name in ("episodes", "turns", "answer_tokens"):
@@ -80,11 +85,17 @@ class Speeds:
     train_tokens_s: float = float("inf")
     """Forward and backward, of one GPU."""
     transfer_min_per_gib: float = 0.0
+    batch_s: float = 0.0
+    """Of a batch, whatever is in it."""
+    host_s: float = 0.0
+    """A turn's work on the one machine that drives all screens, such as the lab's own process."""
+    rounds: bool = False
+    """Whether an engine answers only when all of its sandboxes have asked."""
 
-    def batch_s(self, new_tokens: int, requests: int, answer: int) -> float:
+    def answered_s(self, new_tokens: float, requests: int, answer: int) -> float:
         """One batch of an engine."""
         decode = answer * (self.decode_step_s + requests * self.decode_token_s)
-        return new_tokens / self.prefill_tokens_s + decode
+        return self.batch_s + new_tokens / self.prefill_tokens_s + decode
 
 
 H200 = Speeds(
@@ -130,52 +141,82 @@ def simulate_rollout(work: Workload, speeds: Speeds, *, sandboxes: int, engines:
     """Play a step's episodes; each sandbox asks the engine that it was given, in turn."""
     if sandboxes < 1 or engines < 1:
         raise LabError(f"got {sandboxes} sandboxes and {engines} engines; expected at least 1 each")
-    left = work.episodes
-    asks: list[tuple[float, int, int]] = []  # (when, sandbox, turn)
-    for sandbox in range(min(sandboxes, left)):
-        heapq.heappush(asks, (speeds.boot_s, sandbox, 0))
-        left -= 1
-    free, busy, end = [0.0] * engines, 0.0, 0.0
-    waiting: list[list[tuple[float, int, int]]] = [[] for _ in range(engines)]
-    held = 0.0
-    started = dict.fromkeys(range(min(sandboxes, work.episodes)), 0.0)
-    while asks or any(waiting):
-        engine = _next_engine(asks, waiting, free)
-        when = max(free[engine], waiting[engine][0][0]) if waiting[engine] else None
-        if asks and (when is None or asks[0][0] <= when):
-            ask = heapq.heappop(asks)
-            waiting[ask[1] % engines].append(ask)
-            continue
-        assert when is not None
-        batch = waiting[engine][: speeds.max_batch]
-        waiting[engine] = waiting[engine][speeds.max_batch :]
-        new = sum(work.new_tokens(turn) for _, _, turn in batch)
-        took = speeds.batch_s(new, len(batch), work.answer_tokens)
-        busy += took
-        free[engine] = when + took
+    state = _Simulation(work, speeds, sandboxes, engines)
+    while (turn := state.next_batch()) is not None:
+        state.answer(*turn)
+    return Rollout(state.end, state.busy / (engines * state.end), state.held)
+
+
+Ask = tuple[float, int, int]
+"""When, by which sandbox, in which turn of its episode."""
+
+
+class _Simulation:
+    """Asks on their way to engines, and engines that answer them in the order of time."""
+
+    def __init__(self, work: Workload, speeds: Speeds, sandboxes: int, engines: int) -> None:
+        self.work, self.speeds = work, speeds
+        first = min(sandboxes, work.episodes)
+        self.left = work.episodes - first
+        self.asks: list[Ask] = [(speeds.boot_s, sandbox, 0) for sandbox in range(first)]
+        self.coming = [len(range(engine, first, engines)) for engine in range(engines)]
+        """Of each engine: asks that are not with it yet."""
+        self.waiting: list[list[Ask]] = [[] for _ in range(engines)]
+        self.free = [0.0] * engines
+        self.started = dict.fromkeys(range(first), 0.0)
+        self.host = self.busy = self.end = self.held = 0.0
+
+    def next_batch(self) -> tuple[int, float] | None:
+        """The engine that can begin first, and when; `None` when all has been played."""
+        while True:
+            ready = min(map(self._ready, range(len(self.free))))
+            when, engine = ready
+            if self.asks and self.asks[0][0] <= when:
+                ask = heapq.heappop(self.asks)
+                self.waiting[ask[1] % len(self.free)].append(ask)
+                self.coming[ask[1] % len(self.free)] -= 1
+            else:
+                return None if when == math.inf else (engine, when)
+
+    def _ready(self, engine: int) -> tuple[float, int]:
+        queue, rounds = self.waiting[engine], self.speeds.rounds
+        if not queue or (rounds and self.coming[engine]):
+            return math.inf, engine
+        return max(self.free[engine], queue[-1 if rounds else 0][0]), engine
+
+    def answer(self, engine: int, when: float) -> None:
+        """One batch, or with rounds as many as all that wait need; then the sandboxes go on."""
+        queue, most = self.waiting[engine], self.speeds.max_batch
+        count = len(queue) if self.speeds.rounds else min(most, len(queue))
+        batch, self.waiting[engine] = queue[:count], queue[count:]
+        took = sum(self._batch_s(batch[at : at + most]) for at in range(0, count, most))
+        self.busy += took
+        self.free[engine] = when + took
         for _, sandbox, turn in batch:
-            done = when + took + speeds.env_s
-            if turn + 1 < work.turns:
-                heapq.heappush(asks, (done, sandbox, turn + 1))
-                continue
-            held, end = held + done - started[sandbox], max(end, done)
-            if left:
-                left -= 1
-                started[sandbox] = done
-                heapq.heappush(asks, (done + speeds.boot_s, sandbox, 0))
-    return Rollout(end, busy / (engines * end), held)
+            self._go_on(sandbox, turn, when + took)
 
+    def _batch_s(self, batch: list[Ask]) -> float:
+        new = self.work.computed * sum(self.work.new_tokens(turn) for _, _, turn in batch)
+        return self.speeds.answered_s(new, len(batch), self.work.answer_tokens)
 
-def _next_engine(
-    asks: list[tuple[float, int, int]],
-    waiting: list[list[tuple[float, int, int]]],
-    free: list[float],
-) -> int:
-    """The engine that can begin a batch first; the first one where none has anything to do."""
-    ready = [
-        (max(free[engine], queue[0][0]), engine) for engine, queue in enumerate(waiting) if queue
-    ]
-    return min(ready)[1] if ready else 0
+    def _go_on(self, sandbox: int, turn: int, answered: float) -> None:
+        """The sandbox acts; then it asks again, starts its next episode, or is given back."""
+        if self.speeds.host_s:
+            answered = self.host = max(self.host, answered) + self.speeds.host_s
+        done = answered + self.speeds.env_s
+        if turn + 1 < self.work.turns:
+            self._ask(done, sandbox, turn + 1)
+            return
+        self.held += done - self.started[sandbox]
+        self.end = max(self.end, done)
+        if self.left:
+            self.left -= 1
+            self.started[sandbox] = done
+            self._ask(done + self.speeds.boot_s, sandbox, 0)
+
+    def _ask(self, when: float, sandbox: int, turn: int) -> None:
+        heapq.heappush(self.asks, (when, sandbox, turn))
+        self.coming[sandbox % len(self.free)] += 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,11 @@ if TYPE_CHECKING:
     from cua_lab.training.trainer import GRPOTrainer
 
 
+ROLLOUT_PARTS = ("prefill_s", "prefill_tokens", "decode_s", "decode_tokens", "env_s")
+"""Of a step, in timings.jsonl: what the engine did, and the rest of the time it took to play. A
+server outside does not say what it did: its time is in the rest."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ahead:
     """Episodes that wait to be learnt from."""
@@ -273,7 +278,7 @@ class StageRun:
     async def _grpo_step(
         self, trainer: GRPOTrainer, graded: GradedSteps, ahead: Ahead | None
     ) -> tuple[dict[str, str], Ahead | None]:
-        started, step = perf_counter(), trainer.state.step
+        started, step, before = perf_counter(), trainer.state.step, self.tally.parts()
         if ahead is None:
             ahead = Ahead(tuple(await self._play(self.setup.training_plans(step))), step)
         episodes, lag = list(ahead.episodes), step - ahead.weights
@@ -298,7 +303,12 @@ class StageRun:
         } | ({"staleness": lag} if self.setup.stage.grpo.ahead else {})
         line = make_step(record | metrics.record(timing=False) | found)
         self.folder.append("metrics.jsonl", step_record(line))
-        times = {"train_s": metrics.seconds, "step_s": perf_counter() - started}
+        spent = self.tally.parts_since(before)
+        times = {name: spent.get(name) or None for name in ROLLOUT_PARTS} | {
+            "turns": sum(len(episode.turns) for episode in episodes),
+            "train_s": metrics.seconds,
+            "step_s": perf_counter() - started,
+        }
         self.folder.append("timings.jsonl", record | times)
         self._record_episodes(episodes, "grpo", metrics.step)
         if metrics.step == self.setup.stage.grpo.steps:

@@ -80,6 +80,15 @@ class Tally:
     def add_work(self, **parts: int) -> None:
         _add(self.work, parts)
 
+    def parts(self) -> dict[str, float]:
+        """Seconds and tokens so far, as `prefill_s` and `prefill_tokens`."""
+        seconds = {f"{part}_s": value for part, value in self.seconds.items()}
+        return seconds | {f"{part}_tokens": value for part, value in self.work.items()}
+
+    def parts_since(self, before: dict[str, float]) -> dict[str, float]:
+        """What was added to `parts` after it gave `before`."""
+        return {name: value - before.get(name, 0) for name, value in self.parts().items()}
+
     def add(self, other: Tally) -> None:
         """What a stage has done that counted for itself; its memory is not added, it is another
         process's."""

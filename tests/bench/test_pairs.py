@@ -6,12 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from cua_lab.bench import comparison, screen_parts, token_parts, training_parts, trl_losses
+from cua_lab.bench import (
+    comparison,
+    rollout_part,
+    screen_parts,
+    token_parts,
+    training_parts,
+    trl_losses,
+)
 from cua_lab.bench.machine_limits import Limits, limits
 from cua_lab.bench.pairs import Growth, Pair, Timing, interleaved, markdown, pairs_of
 from cua_lab.bench.parts import ON_REQUEST, PARTS
 from cua_lab.bench.token_parts import BATCHED, ONE_AT_A_TIME
 from cua_lab.errors import LabError
+from cua_lab.play.scripted import in_turn
 
 TOP = Limits(gflops=100, gib_per_s=10, loopback_ms=0.05, png_ms=20)
 
@@ -96,6 +104,26 @@ def test_trls_loss_is_ours(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_parts, "ROWS", 8)
     peers = [pair.peer.name for pair in asyncio.run(PARTS[part](1, TOP)).pairs]
     assert peers == ["transformers' logits", f"TRL's {part.upper()} loss"]
+
+
+def test_a_rollout_is_measured_one_at_a_time_and_all_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rollout_part, "AT_ONCE", 3)
+    monkeypatch.setattr(rollout_part, "TOGETHER", 2)
+    monkeypatch.setattr(rollout_part, "TURNS", (1, 2))
+    found = asyncio.run(PARTS["rollout"](1, TOP))
+    (pair,), (growth,) = found.pairs, found.growth
+    assert (pair.ours.name, pair.peer.name) == ("3 at once", "one at a time")
+    assert growth.sizes == (1, 2)
+
+
+def test_an_episode_that_is_cut_short_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout_part, "AT_ONCE", 1)
+    monkeypatch.setattr(rollout_part, "in_turn", lambda calls: in_turn([]))
+    monkeypatch.setattr(rollout_part, "TURNS", (2,))
+    with pytest.raises(LabError, match="the bench's own episode had 1 turns"):
+        asyncio.run(PARTS["rollout"](1, TOP))
 
 
 def test_time_that_grows_with_the_square_has_the_exponent_2() -> None:

@@ -19,7 +19,13 @@ Run = Callable[..., Ended]
 MISTAKES: dict[str, list[list[str]]] = {
     "audit verify": [["absent"], ["FOLDER"], ["FILE/under"]],
     "bench": [["nope"], ["stitch", "--rounds", "0"], ["stitch", "--rounds", "x"]],
-    "plan": [["--set", "x"], ["--recipe", "absent"], ["--desktops", "0"], ["--gpus", "x"]],
+    "plan": [
+        ["--set", "x"],
+        ["--recipe", "absent"],
+        ["--desktops", "0"],
+        ["--gpus", "x"],
+        ["--run", "absent"],
+    ],
     "gpu-check": [["--size", "nope"], ["--engine", "tgi"], ["--device", "tpu"], ["--steps", "0"]],
     "data check": [
         ["absent.jsonl"],

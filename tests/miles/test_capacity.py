@@ -66,3 +66,29 @@ def test_ten_thousand_desktops_are_planned_in_a_moment() -> None:
 def test_nothing_to_play_is_refused(changes: dict[str, int]) -> None:
     with pytest.raises(LabError, match="must be at least 1"):
         replace(WORK, **changes)
+
+
+def test_a_host_that_drives_every_screen_does_one_turn_after_another() -> None:
+    """Answers of both at 5 + 3 + 4; then 4 s of the host each, and 2 s that they share."""
+    work = replace(WORK, episodes=2, turns=1)
+    made = simulate_rollout(work, replace(SPEEDS, host_s=4), sandboxes=2, engines=1)
+    assert made.seconds == pytest.approx(5 + 3.0 + 4.0 + 2 * 4 + 2)
+
+
+def test_in_rounds_an_engine_waits_for_all_and_answers_as_many_batches_as_they_need() -> None:
+    """Answered at once the host never rests; in rounds it waits for the second answers of both."""
+    work = replace(WORK, episodes=2, turns=2)
+    eager = simulate_rollout(work, replace(SPEEDS, host_s=8), sandboxes=2, engines=1)
+    assert eager.seconds == pytest.approx(5 + 7 + 4 * 8 + 2)
+    rounds = replace(SPEEDS, host_s=8, rounds=True)
+    made = simulate_rollout(work, rounds, sandboxes=2, engines=1)
+    assert made.seconds == pytest.approx(5 + 7 + 16 + 2 + (1.2 + 4) + 16 + 2)
+    small = simulate_rollout(work, replace(rounds, max_batch=1), sandboxes=2, engines=1)
+    assert small.seconds == pytest.approx(5 + 9 + 16 + 2 + 2 * 3.6 + 16 + 2)
+
+
+def test_what_the_cache_holds_is_not_computed_but_trained() -> None:
+    work = replace(WORK, computed=0.5)
+    made = plan(work, replace(SPEEDS, train_tokens_s=10), sandboxes=1, gpus=1)
+    assert made.rollout.seconds == pytest.approx(22.7 - 2.7 / 2)
+    assert made.train_s == pytest.approx((270 + 60) / 10)
