@@ -45,6 +45,20 @@ PIPE = 'exec "$@" 3<&0 4>&1 0</dev/null 1>&2'
 """Chromium talks CDP on descriptors 3 and 4."""
 DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))"
 """Two frames: the first draws what the page became, the second begins after it was shown."""
+SHOWN = """
+new Promise(done => {
+  const end = performance.now() + %d;
+  const look = () => {
+    const painted = performance.getEntriesByType("paint").length > 0;
+    const focused = Document.prototype.hasFocus.call(document);
+    if ((painted && focused) || performance.now() > end) return done(1);
+    requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+})"""
+"""A page's first paint is entered when the screen had it (Paint Timing, W3C), on a busy machine
+later than its second frame; and a page without the focus loses its first key. A page with nothing
+on it is never painted: it is waited for so many milliseconds and no longer."""
 UNFOCUSED = "document.activeElement?.blur(); getSelection().removeAllRanges()"
 EMPTY_CLIPBOARD = """\
 addEventListener("copy", event => {
@@ -52,6 +66,7 @@ addEventListener("copy", event => {
   event.preventDefault();
 }, {once: true});
 document.execCommand("copy")"""
+SHOWN_MS = 500
 FLAGS = (
     "--test-type",  # hides the warning bar that --no-sandbox shows
     "--kiosk", "--window-position=0,0", "--remote-debugging-pipe",
@@ -62,6 +77,7 @@ FLAGS = (
     "--disable-extensions", "--disable-notifications", "--disable-popup-blocking",
     "--disable-search-engine-choice-screen", "--disable-session-crashed-bubble",
     "--disable-smooth-scrolling", "--disable-pinch", "--overscroll-history-navigation=0",
+    "--allow-pre-commit-input",  # else keys before a page's first frame are dropped
     "--disable-gpu", "--disable-dev-shm-usage", "--mute-audio", "--lang=en-US",
     "--password-store=basic", "--use-mock-keychain", "--force-color-profile=srgb",
     "--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows",
@@ -294,6 +310,7 @@ class ChromiumDesktop:
         cdp = self._need(self._cdp)
         attached = await cdp.call("Target.attachToTarget", targetId=target, flatten=True)
         self._target, self._session = target, attached["sessionId"]
+        self._dialog = None  # one that kept another tab open went with it
         for domain in ("Page", "Runtime", "Log", "Inspector", "Network"):
             await self._call(f"{domain}.enable")
 
@@ -324,6 +341,8 @@ class ChromiumDesktop:
             await self._navigate(self._own_host(url), timeout_s)
             await self._call("Page.resetNavigationHistory")  # alt+left leads nowhere
             await self._evaluate(DRAWN, timeout_s)
+            with contextlib.suppress(BrowserError):  # a dialog may open as the page does
+                await self._evaluate(SHOWN % SHOWN_MS, 1.0)
             self.page = url
 
     async def _navigate(self, url: str, timeout_s: float) -> None:

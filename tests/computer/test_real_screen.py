@@ -337,7 +337,7 @@ def test_a_page_that_never_rests_is_shown_in_bounded_time(bench) -> None:
     bench.ask("clearInterval(window.spin)")
     bench.runner.run(tool.client.close())
     assert not result.isError
-    assert 0.2 < seconds < 3
+    assert seconds < 3  # that it waits at all is test_settling's to show: this page may get no turn
 
 
 # ─── servers that misbehave ───────────────────────────────────────────
