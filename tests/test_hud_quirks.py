@@ -5,10 +5,13 @@ import inspect
 
 import pytest
 from hud.capabilities import RFBClient
+from hud.environment import server
 from hud.eval import Task
 from hud.settings import settings
 from hud.types import Step
+from pydantic import TypeAdapter
 
+from cua_lab import hud_quirks
 from cua_lab.env_package import env_package
 from cua_lab.hud_quirks import (
     env_of,
@@ -83,3 +86,25 @@ def test_a_task_can_be_made_of_a_template_that_needs_arguments() -> None:
     with pytest.raises(TypeError):
         one()
     assert with_args(task_without_args(env, "one"), {"level": 3}) == {"level": 3}
+
+
+def test_an_adapter_is_made_once_for_each_type_and_arguments_are_read_as_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+    plain = TypeAdapter
+
+    def counting(annotation: object) -> object:
+        made.append(annotation)
+        return plain(annotation)
+
+    monkeypatch.setattr("cua_lab.hud_quirks.TypeAdapter", counting)
+    hud_quirks._adapter.cache_clear()
+    hud_quirks.keep_type_adapters()
+    env = env_package("lab").env
+    given = {"seed": "3", "level": 2, "width": "wide"}
+    for _ in range(3):
+        read = server._coerce_args(env.templates["targets-click"].sig, given)
+        assert read == {"seed": 3, "level": 2, "width": "wide"}
+    assert made == [int], "one for each type; without the quirk 9"
+    hud_quirks._adapter.cache_clear()

@@ -113,15 +113,18 @@ async def settled(
     return Settled(name, tuple(s * 1000 for s in times), tuple(stale))
 
 
-async def settling(*, actions: int = 50) -> list[Settled]:
-    """Quiet framebuffer beside fixed sleeps."""
+async def settling(*, actions: int = 50, moving_ms: int = MOVING_MS) -> list[Settled]:
+    """Quiet framebuffer beside fixed sleeps; a page that moves for 0 ms jumps at once."""
     ways: Sequence[tuple[str, Settle]] = (
         ("quiet framebuffer", QuietFramebuffer()),
         ("sleep 100 ms", FixedSleep(100)),
         ("sleep 300 ms", FixedSleep(300)),
     )
     async with ChromiumDesktop(640, 600) as desktop:
-        return [await settled(desktop, name, way, actions=actions) for name, way in ways]
+        return [
+            await settled(desktop, name, way, actions=actions, moving_ms=moving_ms)
+            for name, way in ways
+        ]
 
 
 async def screenshot_paths(*, repeats: int = 15) -> Paths:

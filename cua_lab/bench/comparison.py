@@ -22,6 +22,9 @@ from cua_lab.bench.parts import ON_REQUEST, PARTS
 from cua_lab.errors import LabError
 from cua_lab.run.job import machine, versions
 
+EVERY = "all"
+"""Names every part."""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -60,8 +63,10 @@ class Comparison:
 
 
 def compare(parts: Sequence[str] | None, *, rounds: int) -> Comparison:
-    """Measure parts by name; `None`: all but those that are measured on request."""
+    """Measure parts by name; `None`: all but those that are measured on request; `all`: all."""
     names = parts or [name for name in PARTS if name not in ON_REQUEST]
+    if names == [EVERY]:
+        names = list(PARTS)
     if unknown := [name for name in names if name not in PARTS]:
         raise LabError(f"there is no part {unknown[0]!r}; the parts are {', '.join(PARTS)}")
     torch.set_num_threads(1)

@@ -129,12 +129,13 @@ Way = Callable[[], Awaitable[Any]]
 
 
 async def interleaved(
-    ways: Mapping[str, Way], *, rounds: int, clock: Clock = "CPU"
+    ways: Mapping[str, Way], *, rounds: int, clock: Clock = "CPU", warm_up: bool = True
 ) -> dict[str, Timing]:
-    """Each way once a round, one round to warm up and `rounds` that count."""
+    """Each way once a round, one round to warm up (which processes of their own do not need) and
+    `rounds` that count."""
     now = CLOCKS[clock]
     times: dict[str, list[float]] = {name: [] for name in ways}
-    for counted in [False] + [True] * rounds:
+    for counted in [False] * warm_up + [True] * rounds:
         for name, way in ways.items():
             began = now()
             await way()

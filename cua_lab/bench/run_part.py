@@ -21,7 +21,7 @@ RECORDS = ("metrics.jsonl", "episodes.jsonl")
 
 
 async def run(rounds: int, top: Limits) -> Measured:
-    """At most three rounds: a round is two runs."""
+    """One round of five: a round is two runs."""
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         together, apart = home / "together", home / "apart"
@@ -29,7 +29,7 @@ async def run(rounds: int, top: Limits) -> Measured:
             "stages side by side": partial(_smoke, together, 2),
             "stages in turn": partial(_smoke, apart, 1),
         }
-        timings = await interleaved(ways, rounds=min(rounds, 3), clock="wall")
+        timings = await interleaved(ways, rounds=max(1, rounds // 5), clock="wall", warm_up=False)
         equal = all(_record(together, file) == _record(apart, file) for file in RECORDS)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return Measured(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -57,17 +57,8 @@ async def sft(rounds: int, top: Limits) -> Measured:
     ours = partial(_own_sft, _copied(policy), settings)
     peers = {"transformers' logits": _hf_nll, **trl_losses.sft_losses()}
     what = f"{ROWS} demonstrations, {int(batch.trained.sum())} of {batch.trained.numel()} tokens"
-    ways, note = _ways("sft step", partial(ours, made), policy, batch, peers)
-    growth = {n: later(partial(ours, made[:n])) for n in (ROWS // 4, ROWS // 2, ROWS)}
-    return Measured(
-        pairs_of(
-            "sft",
-            what,
-            await interleaved(ways, rounds=rounds),
-            note=note,
-            **_why(top, policy, batch),
-        ),
-        [await growing("sft", "demonstrations", growth, rounds=rounds)],
+    return await _measured(
+        _Work("sft", "demonstrations", what, policy, batch), ours, made, peers, rounds, top
     )
 
 
@@ -86,17 +77,40 @@ async def grpo(rounds: int, top: Limits) -> Measured:
     ours = partial(_own_grpo, _copied(policy), settings)
     peers = {"transformers' logits": _hf_surrogate, **trl_losses.grpo_losses()}
     what = f"{len(samples)} episodes, {int(batch.trained.sum())} of {batch.trained.numel()} tokens"
-    ways, note = _ways("grpo step", partial(ours, samples), policy, batch, peers)
-    growth = {n: later(partial(ours, samples[:n])) for n in (ROWS // 4, ROWS // 2, ROWS)}
+    return await _measured(
+        _Work("grpo", "episodes", what, policy, batch), ours, samples, peers, rounds, top
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a part measures."""
+
+    part: str
+    counted: str
+    """What there may be more of: "episodes"."""
+    what: str
+    policy: Policy
+    batch: PeerBatch
+
+
+async def _measured(
+    work: _Work,
+    ours: Callable[[Sequence[Any]], Step],  # of SftExample, or of Sample
+    rows: Sequence[Any],
+    peers: Mapping[str, Loss],
+    rounds: int,
+    top: Limits,
+) -> Measured:
+    """Ours beside the peers on all rows, and ours on a quarter and a half of them."""
+    first = partial(ours, rows)
+    ways, note = _ways(f"{work.part} step", first, work.policy, work.batch, peers)
+    timings = await interleaved(ways, rounds=rounds)
+    why = _why(top, work.policy, work.batch)
+    growth = {n: later(partial(ours, rows[:n])) for n in (ROWS // 4, ROWS // 2, ROWS)}
     return Measured(
-        pairs_of(
-            "grpo",
-            what,
-            await interleaved(ways, rounds=rounds),
-            note=note,
-            **_why(top, policy, batch),
-        ),
-        [await growing("grpo", "episodes", growth, rounds=rounds)],
+        pairs_of(work.part, work.what, timings, note=note, **why),
+        [await growing(work.part, work.counted, growth, rounds=rounds)],
     )
 
 

@@ -16,7 +16,7 @@ def bench(
         list[str] | None,
         typer.Argument(
             help="Of screenshot, settle, shim, stitch, prefill, decode, episode, sft, grpo,"
-            " rollout, run, viewer.",
+            " rollout, run, viewer; `all` is every one of them, at 5 rounds about 6 minutes.",
             show_default="all but settle, which needs a browser, and run, which takes minutes",
         ),
     ] = None,

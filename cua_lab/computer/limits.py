@@ -13,6 +13,8 @@ import asyncio
 import zlib
 from collections.abc import Callable
 
+from cua_lab.desktop.near_streams import NearWriter, dial_near
+
 HANDSHAKE = 64 * 1024
 """Bytes of one field before the first frame; the longest that is honest is a desktop's name."""
 MOST_PIXELS = 8192 * 4608
@@ -45,9 +47,12 @@ async def skip(reader: LimitedReader | asyncio.StreamReader, count: int) -> None
         count -= len(await reader.readexactly(min(count, PIECE)))
 
 
-async def open_limited(host: str, port: int) -> tuple[LimitedReader, asyncio.StreamWriter]:
-    """Connect: what asyncvnc takes as its `opener`."""
-    reader, writer = await asyncio.open_connection(host, port)
+async def open_limited(
+    host: str, port: int
+) -> tuple[LimitedReader, asyncio.StreamWriter | NearWriter]:
+    """Connect, without a socket where the server is of this event loop: what asyncvnc takes as its
+    `opener`."""
+    reader, writer = dial_near(host, port) or await asyncio.open_connection(host, port)
     return LimitedReader(reader), writer
 
 

@@ -14,6 +14,7 @@ import struct
 from asyncio import StreamReader, StreamWriter
 from pathlib import Path
 
+from cua_lab.desktop.near_streams import NearWriter
 from cua_lab.desktop.rfb_messages import ProtocolError
 from cua_lab.errors import LabError
 
@@ -53,7 +54,9 @@ def encrypt(challenge: bytes, password: bytes) -> bytes:
     return encryptor.update(challenge) + encryptor.finalize()
 
 
-async def handshake(reader: StreamReader, writer: StreamWriter, password: bytes | None) -> None:
+async def handshake(
+    reader: StreamReader, writer: StreamWriter | NearWriter, password: bytes | None
+) -> None:
     """Up to and with ClientInit; raises `ProtocolError` for a peer that does not pass."""
     writer.write(VERSION)
     minor = await _minor_version(reader, writer)
@@ -72,7 +75,7 @@ async def handshake(reader: StreamReader, writer: StreamWriter, password: bytes 
     await reader.readexactly(1)  # ClientInit: every connection is shared
 
 
-async def _minor_version(reader: StreamReader, writer: StreamWriter) -> int:
+async def _minor_version(reader: StreamReader, writer: StreamWriter | NearWriter) -> int:
     answer = await reader.readexactly(len(VERSION))
     match = re.fullmatch(rb"RFB (\d{3})\.(\d{3})\n", answer)
     if match is None or int(match[1]) != 3:
@@ -84,7 +87,7 @@ async def _minor_version(reader: StreamReader, writer: StreamWriter) -> int:
 
 
 async def _challenge(
-    reader: StreamReader, writer: StreamWriter, minor: int, password: bytes
+    reader: StreamReader, writer: StreamWriter | NearWriter, minor: int, password: bytes
 ) -> None:
     challenge = os.urandom(16)
     writer.write(challenge)
@@ -93,7 +96,7 @@ async def _challenge(
         _refuse(writer, minor, "wrong password")
 
 
-def _refuse(writer: StreamWriter, minor: int, reason: str) -> None:
+def _refuse(writer: StreamWriter | NearWriter, minor: int, reason: str) -> None:
     writer.write(struct.pack(">I", 1) + (_text(reason) if minor == 8 else b""))
     raise ProtocolError(reason)
 

@@ -14,6 +14,7 @@ from cua_lab.desktop import rfb_messages as wire
 from cua_lab.desktop.app import App
 from cua_lab.desktop.encodings import RAW, ZLIB, Frame, RawEncoder, Shown, ZlibEncoder, palette
 from cua_lab.desktop.geometry import Box
+from cua_lab.desktop.near_streams import NearWriter
 
 BURST = 256
 """Messages handled before the event loop gets a turn, so that a flood starves nobody."""
@@ -35,7 +36,7 @@ class Host(Protocol):
 class Session:
     """The state of one connection and the handling of its messages."""
 
-    def __init__(self, host: Host, reader: StreamReader, writer: StreamWriter) -> None:
+    def __init__(self, host: Host, reader: StreamReader, writer: StreamWriter | NearWriter) -> None:
         self.reader, self.writer = reader, writer
         self._host = host
         self._format = wire.RGBX

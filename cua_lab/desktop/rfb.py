@@ -19,6 +19,7 @@ from cua_lab.desktop.app import App
 from cua_lab.desktop.auth import handshake, read_password
 from cua_lab.desktop.connection import Session
 from cua_lab.desktop.encodings import Frame
+from cua_lab.desktop.near_streams import NearWriter, listen_near, stop_near
 from cua_lab.desktop.rfb_messages import ProtocolError, server_init
 from cua_lab.desktop.screen_context import app_looker, register, unregister
 from cua_lab.errors import LabError
@@ -73,12 +74,14 @@ class RFBServer:
                 "choose another port, or port 0 for a free one"
             ) from error
         register(self.url, app_looker(lambda: self.app))
+        listen_near(self.host, self.port, self._accept)
         return self
 
     async def close(self) -> None:
         """Stop listening, hang up on everybody and wait until all connections are gone."""
         if self._server is not None:
             unregister(self.url)
+            stop_near(self.host, self.port)
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -143,7 +146,9 @@ class RFBServer:
         for session in list(self._sessions):
             session.show_changes()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter | NearWriter
+    ) -> None:
         # A plain callback with a task of our own: asyncio's one, for coroutines, prints a
         # CancelledError traceback for each connection that a closing loop cancels (Python 3.11).
         session = Session(self, reader, writer)

@@ -1,6 +1,7 @@
 """One episode: a HUD task played by the lab's agent, and what is kept of it.
 
-    task ──HUD Task.run──▶ LabAgent ──ChatClient──▶ transport (shim ▶ engine | scripted player)
+    task ──HUD Task.run──▶ LabAgent ──ChatClient──▶ transport (shim ▶ server)
+                │         └──AnswersClient──▶ engine | scripted player, in this process
                 │
                 └──▶ Episode: turns (ids), actions (what was done), screenshots, reward, status
 
@@ -12,6 +13,7 @@ or one that is none, make a `failed` episode with no reward and the cause in wor
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import httpx
 
-from cua_lab.hud_quirks import refuse_missing_grades
+from cua_lab.hud_quirks import keep_type_adapters, refuse_missing_grades
 from cua_lab.pictures import read_base64
 from cua_lab.play.agent import LabAgent
 from cua_lab.play.gate_seat import GateSeat
@@ -27,6 +29,7 @@ from cua_lab.safety.judged import REFUSED
 from cua_lab.safety.redaction import redact
 from cua_lab.serving.answers import without_surrogates
 from cua_lab.serving.client import ChatClient
+from cua_lab.serving.in_process import AnswersClient, InProcess
 from cua_lab.stitching.turn import Turn
 from cua_lab.waiting import progressed, waiting
 
@@ -131,7 +134,7 @@ class Episode:
 async def play(
     task: Task,
     config: LabAgentConfig,
-    transport: httpx.AsyncBaseTransport,
+    transport: httpx.AsyncBaseTransport | InProcess,
     *,
     runtime: Provider,
     id: str,
@@ -143,6 +146,7 @@ async def play(
     """Play one episode through HUD and grade it.
 
     `transport` answers the agent's chat completions and is closed at the end; `turns` is read then.
+    Where it answers in this process, nothing is written as JSON and read again.
     `base_url` matters only to a transport that goes over the network.
     Raises only when the caller is cancelled: whatever goes wrong inside, a `CancelledError` of a
     tool or a grader included, is a failed episode with its error.
@@ -150,12 +154,11 @@ async def play(
     started = perf_counter()
     seat = None if config.gate is None else GateSeat(config.gate, id)
     refuse_missing_grades()
-    http = httpx.AsyncClient(
-        transport=transport, base_url=base_url, trust_env=False, timeout=timeout_s
-    )
+    keep_type_adapters()
+    client, closing = _model_client(transport, base_url, timeout_s)
     try:
-        async with http:
-            update = {"model_client": ChatClient(http), "seat": seat}
+        async with closing:
+            update = {"model_client": client, "seat": seat}
             agent = LabAgent(config.model_copy(update=update))
             async with waiting(
                 f"the whole episode, of which HUD keeps the limit of {timeout_s:g} s"
@@ -172,6 +175,18 @@ async def play(
     seconds = perf_counter() - started
     episode = _episode(run, task, turns(), id=id, group=group, seconds=seconds)
     return episode if seat is None else _at_the_gate(episode, seat)
+
+
+def _model_client(
+    transport: httpx.AsyncBaseTransport | InProcess, base_url: str, timeout_s: float
+) -> tuple[ChatClient | AnswersClient, contextlib.AbstractAsyncContextManager[Any]]:
+    """Who asks the model for the agent, and what is closed with the episode."""
+    if isinstance(transport, InProcess):
+        return AnswersClient(transport), contextlib.nullcontext()
+    http = httpx.AsyncClient(
+        transport=transport, base_url=base_url, trust_env=False, timeout=timeout_s
+    )
+    return ChatClient(http), http
 
 
 def _at_the_gate(episode: Episode, seat: GateSeat) -> Episode:

@@ -15,20 +15,26 @@ from typing import Any
 
 import httpx
 
+from cua_lab.serving.in_process import InProcess
+
 Messages = list[dict[str, Any]]
 ScriptedPolicy = Callable[[Messages], dict[str, Any] | Awaitable[dict[str, Any]]]
 """Messages so far -> arguments of the next `computer` call, at once or awaited."""
 
 
-class ScriptedTransport(httpx.AsyncBaseTransport):
-    """A chat-completions server that asks a player instead of a model."""
+class ScriptedTransport(InProcess, httpx.AsyncBaseTransport):
+    """A chat-completions server that asks a player instead of a model; HTTP, or without it."""
 
     def __init__(self, player: ScriptedPolicy) -> None:
         self.player = player
         self.calls = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        body = json.loads(await request.aread())
+        answer = await self.answer(json.loads(await request.aread()))
+        return httpx.Response(200, json=answer, request=request)
+
+    async def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The player's call as a `chat.completion`."""
         arguments = self.player(body["messages"])
         if inspect.isawaitable(arguments):
             arguments = await arguments
@@ -40,14 +46,13 @@ class ScriptedTransport(httpx.AsyncBaseTransport):
         }
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls", "logprobs": None}
-        answer = {
+        return {
             "id": f"scripted-{self.calls}",
             "object": "chat.completion",
             "created": 0,
             "model": body["model"],
             "choices": [choice],
         }
-        return httpx.Response(200, json=answer, request=request)
 
 
 def random_clicks(seed: int, limit: int = 1000) -> ScriptedPolicy:

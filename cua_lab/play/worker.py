@@ -1,6 +1,6 @@
 """Many episodes at once against one engine, in an order that time cannot change.
 
-    plans ──▶ slots ──▶ play (HUD, shim, engine) ──▶ episodes, in the order of the plans
+    plans ──▶ slots ──▶ play (HUD, engine) ──▶ episodes, in the order of the plans
 
 A `Plan` says what is played and with which seed. Invariant: the tokens of an episode depend on its
 plan and the weights alone; which slot plays it, and with whom it shares a batch, moves no more than
@@ -19,6 +19,7 @@ from cua_lab.play.ablation import OtherScreens, Screens
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.scripted import ScriptedPolicy, ScriptedTransport
 from cua_lab.serving.continuation import ExactContinuation, continuation_of
+from cua_lab.serving.in_process import EngineAnswers, InProcess
 from cua_lab.serving.server import create_app
 from cua_lab.serving.shim import ShimTransport
 from cua_lab.waiting import labelled, telling
@@ -61,6 +62,9 @@ class Worker:
     """Called as each episode ends: for a progress bar."""
     exact: bool = False
     """Whether later turns send the ids on record (see `serving.continuation`)."""
+    wire: bool = False
+    """Whether answers take the form that a server's have, for tests of it: the same episodes, and
+    2 ms more for each answer. Other screens and `exact` need that form in any case."""
     _app: Any = field(init=False, repr=False)
     _continuation: ExactContinuation | None = field(init=False, repr=False)
 
@@ -77,18 +81,15 @@ class Worker:
         )
 
         async def play_one(plan: Plan, k: int) -> Episode:
-            shim = ShimTransport(
-                httpx.ASGITransport(self._app),
-                dialect="sglang",
-                slot=slots[k],
-                seed=plan.seed,
-                vocab_size=self.engine.policy.vocab_size,
-                stop_ids=frozenset(self.engine.policy.stop_ids),
-                exact=self._continuation,
-            )
-            transport = OtherScreens(shim, screens(plan)) if screens else shim
+            asked: EngineAnswers | ShimTransport
+            transport: httpx.AsyncBaseTransport | InProcess
+            if self.wire or self.exact or screens:
+                asked = self._shim(plan, slots[k])
+                transport = OtherScreens(asked, screens(plan)) if screens else asked
+            else:
+                asked = transport = EngineAnswers(self.engine, slot=slots[k], seed=plan.seed)
             with labelled(f"slot {slots[k]}, episode {plan.id}"):
-                return await self._one(plan, transport, lambda: tuple(shim.turns))
+                return await self._one(plan, transport, lambda: tuple(asked.turns))
 
         with telling(self.engine.told):
             return await play_slots(
@@ -97,6 +98,18 @@ class Worker:
                 concurrency=len(slots),
                 leave=lambda k: self.engine.close_slot(slots[k]),
             )
+
+    def _shim(self, plan: Plan, slot: int) -> ShimTransport:
+        policy = self.engine.policy
+        return ShimTransport(
+            httpx.ASGITransport(self._app),
+            dialect="sglang",
+            slot=slot,
+            seed=plan.seed,
+            vocab_size=policy.vocab_size,
+            stop_ids=frozenset(policy.stop_ids),
+            exact=self._continuation,
+        )
 
     async def play_scripted(
         self, plans: Sequence[Plan], player: Callable[[Plan], ScriptedPolicy]
@@ -110,7 +123,10 @@ class Worker:
         return await play_slots(plans, play_one, concurrency=self.concurrency)
 
     async def _one(
-        self, plan: Plan, transport: httpx.AsyncBaseTransport, turns: Callable[[], Any]
+        self,
+        plan: Plan,
+        transport: httpx.AsyncBaseTransport | InProcess,
+        turns: Callable[[], Any],
     ) -> Episode:
         episode = await play(
             plan.task,

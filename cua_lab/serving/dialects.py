@@ -100,7 +100,7 @@ def read_choice(
         logprobs=_logprobs(choice, triples, len(output_ids)),
         finish_reason=finish_reason,
         weight_version=_weight_version(meta, body),
-        truncated=_truncated(choice, output_ids, finish_reason, max_tokens, stop_ids),
+        truncated=was_truncated(choice, output_ids, finish_reason, max_tokens, stop_ids),
         weight_spans=spans,
     )
 
@@ -232,13 +232,14 @@ def _logprob(value: Any, position: int) -> float:
     return float(value)
 
 
-def _truncated(
+def was_truncated(
     choice: Mapping[str, Any],
     output_ids: tuple[int, ...],
     finish_reason: str,
     max_tokens: int | None,
     stop_ids: frozenset[int],
 ) -> bool:
+    """Whether the token limit ended an answer; see `read_choice`."""
     if finish_reason == "length":
         return True
     if max_tokens is None or len(output_ids) < max_tokens:

@@ -130,11 +130,8 @@ class ShimTransport(httpx.AsyncBaseTransport):
 
     def _outgoing(self, asked: dict[str, Any]) -> dict[str, Any]:
         """The body the server gets."""
-        body = stated({key: value for key, value in asked.items() if key not in HUD_FIELDS})
+        body = turn_request(asked, seed=self._seed, turn=len(self.turns))
         body |= self._flags
-        body["logprobs"] = True
-        if self._seed is not None:
-            body["seed"] = derive_seed(self._seed, "turn", len(self.turns))
         if self._forbidden:
             unwanted = {str(token): NEVER for token in sorted(self._forbidden)}
             body["logit_bias"] = unwanted | (body.get("logit_bias") or {})
@@ -171,6 +168,15 @@ class ShimTransport(httpx.AsyncBaseTransport):
                 f"the server sampled id {said[0]}, which the policy must never say, though"
                 " `logit_bias` forbade it; it does not honour the bias, so nothing can be trained"
             )
+
+
+def turn_request(asked: dict[str, Any], *, seed: int | None, turn: int) -> dict[str, Any]:
+    """A request of HUD's agent as any server may see it, with the seed of the episode's turn."""
+    body = stated({key: value for key, value in asked.items() if key not in HUD_FIELDS})
+    body["logprobs"] = True
+    if seed is not None:
+        body["seed"] = derive_seed(seed, "turn", turn)
+    return body
 
 
 def _is_chat(request: httpx.Request) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from cua_lab.bench import (
     trl_losses,
 )
 from cua_lab.bench.machine_limits import Limits, limits
-from cua_lab.bench.pairs import Growth, Pair, Timing, interleaved, markdown, pairs_of
+from cua_lab.bench.pairs import Growth, Measured, Pair, Timing, interleaved, markdown, pairs_of
 from cua_lab.bench.parts import ON_REQUEST, PARTS
 from cua_lab.bench.token_parts import BATCHED, ONE_AT_A_TIME
 from cua_lab.errors import LabError
@@ -162,3 +163,16 @@ def test_the_page_and_the_json_name_the_machine_and_its_limits(tmp_path: Path) -
     assert "a chip, 2 cores, 8.0 GiB, one thread, load 7;" in page.read_text()
     assert "| stitch | 24 turns |" in page.read_text()
     assert json.loads(data.read_text())["limits"]["gflops"] == 100
+
+
+async def _asked(names: list[str], name: str, rounds: int, top: Limits) -> Measured:
+    names.append(name)
+    return Measured([])
+
+
+def test_all_names_every_part_and_takes_each_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    for name in PARTS:
+        monkeypatch.setitem(PARTS, name, partial(_asked, asked, name))
+    comparison.compare(["all"], rounds=1)
+    assert asked == list(PARTS)

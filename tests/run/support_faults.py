@@ -104,14 +104,21 @@ class Clicking(httpx.ASGITransport):
         return httpx.Response(200, json=body) if isinstance(body, dict) else body
 
 
+def over_the_wire(patch: Patch, kind: type[Clicking] = Clicking) -> None:
+    """Let the embedded engine answer over HTTP, through this transport."""
+    wired = functools.partialmethod(worker.Worker.__init__, wire=True)
+    patch.setattr(worker.Worker, "__init__", wired)
+    patch.setattr(worker.httpx, "ASGITransport", kind)
+
+
 def answering(change: Callable[[dict[str, Any]], Any]) -> Install:
     kind = type("Changed", (Clicking,), {"answer": staticmethod(change)})
-    return lambda patch: patch.setattr(worker.httpx, "ASGITransport", kind)
+    return functools.partial(over_the_wire, kind=kind)
 
 
 def asking(before: Callable[..., Any]) -> Install:
     kind = type("Broken", (Clicking,), {"before": staticmethod(before)})
-    return lambda patch: patch.setattr(worker.httpx, "ASGITransport", kind)
+    return functools.partial(over_the_wire, kind=kind)
 
 
 def status(code: int, **options: Any) -> Install:

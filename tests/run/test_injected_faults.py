@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from cua_lab.errors import LabError
-from cua_lab.play import worker
 from cua_lab.play.causes import kind_of
 from cua_lab.play.episode import Episode
 from cua_lab.recipes import Recipe, parse_recipe
@@ -25,7 +24,14 @@ from cua_lab.run.progress import Progress
 from cua_lab.run.stage import StageRun
 from cua_lab.run.stage_context import build_stage
 from cua_lab.training.trainer import GRPOTrainer, advantages_of
-from tests.run.support_faults import FAULTS, Clicking, Fault, choose_victim, grading, raises
+from tests.run.support_faults import (
+    FAULTS,
+    Fault,
+    choose_victim,
+    grading,
+    over_the_wire,
+    raises,
+)
 from tests.run.support_kill import TINY
 
 MEMBERS, STRUCK = 4, 1
@@ -40,7 +46,7 @@ def recipe(*more: str) -> Recipe:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StageRun]:
     """A stage with a policy that always clicks."""
-    monkeypatch.setattr(worker.httpx, "ASGITransport", Clicking)
+    over_the_wire(monkeypatch)
     loaded = recipe()
     setup = build_stage(loaded, loaded.stages[0])
     opened = StageRun.open(setup, RunFolder(tmp_path), Progress())
@@ -136,7 +142,7 @@ def run_all(path: Path, *more: str) -> dict[str, Any]:
 def test_a_run_counts_failures_by_cause_and_shows_the_first_of_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker.httpx, "ASGITransport", Clicking)
+    over_the_wire(monkeypatch)
     chosen = {"one-0-0-1", "one-1-0-2", "two-2-0-0"}
     choose_victim(monkeypatch, chosen.__contains__)
     grading(raises(OSError("no game on port 5900")))(monkeypatch)
@@ -168,7 +174,7 @@ def test_a_fault_of_all_episodes_stops_the_run_with_its_causes(
     counted: Any,
 ) -> None:
     counted("fault-all", runs=1)
-    monkeypatch.setattr(worker.httpx, "ASGITransport", Clicking)
+    over_the_wire(monkeypatch)
 
     def chosen(id: str) -> bool:
         step = id.split("-")[1]

@@ -19,7 +19,6 @@ from hud.eval import LocalRuntime, Task
 
 from cua_lab.demonstrators.expert_play import expert_config
 from cua_lab.envs.browser.env import build as build_browser
-from cua_lab.play import worker
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.scripted import ScriptedTransport
 from cua_lab.recipes import parse_recipe
@@ -28,7 +27,7 @@ from cua_lab.run.progress import Progress
 from cua_lab.run.stage import StageRun
 from cua_lab.run.stage_context import build_stage
 from tests.conftest import needs_chromium
-from tests.run.support_faults import Clicking
+from tests.run.support_faults import over_the_wire
 from tests.run.support_kill import TINY
 
 SLOPE_MIB = 1.0
@@ -99,7 +98,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StageRun]
     With the usual 256 MiB each they fill for a thousand and more: an episode of one screen adds
     0.22 MiB, the patches of its screenshot (0.21 MiB) nearly all of it, which was taken for a leak.
     """
-    monkeypatch.setattr(worker.httpx, "ASGITransport", Clicking)
+    over_the_wire(monkeypatch)
     recipe = parse_recipe(TINY, name="tiny", overrides=["run.concurrency=10", "engine.cache_mib=4"])
     setup = build_stage(recipe, recipe.stages[0])
     opened = StageRun.open(setup, RunFolder(tmp_path), Progress())
