@@ -17,7 +17,9 @@ from torch.utils.checkpoint import checkpoint
 from cua_lab.policy.model import ImageFeatures, encode_images
 from cua_lab.policy.policy import Policy
 from cua_lab.policy.positions import mrope_positions
+from cua_lab.policy.sharing import Shared, shared_tokens
 from cua_lab.policy.text_forward import states_at, writes_out
+from cua_lab.policy.vision import tokens_of
 
 HEAD_BYTES = 256 * 2**20
 """Of float32 logits at a time."""
@@ -51,6 +53,8 @@ class Batch:
     """(n_distinct, 3)."""
     image_index: tuple[int, ...]
     """For each image of the rows, in order, which distinct image it is."""
+    shared: Shared
+    """Which tokens the rows have in common."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +82,7 @@ def collate(policy: Policy, examples: Sequence[Example]) -> Batch:
             merge=policy.merge,
         )
     pixels, grids, image_index = _distinct_images(examples)
+    owners = _owners(examples, image_index, policy.merge)
     return Batch(
         ids=torch.from_numpy(ids),
         lengths=tuple(len(example.ids) for example in examples),
@@ -85,7 +90,19 @@ def collate(policy: Policy, examples: Sequence[Example]) -> Batch:
         pixels=torch.from_numpy(pixels),
         grids=torch.from_numpy(grids),
         image_index=image_index,
+        shared=shared_tokens(
+            [example.ids for example in examples], owners, image_token_id=policy.image_token_id
+        ),
     )
+
+
+def _owners(examples: Sequence[Example], image_index: Sequence[int], merge: int) -> list[list[int]]:
+    """For each image token of each row, the distinct image it is a part of."""
+    indices = iter(image_index)
+    return [
+        [image for size in tokens_of(example.grids, merge) for image in [next(indices)] * size]
+        for example in examples
+    ]
 
 
 def _distinct_images(
@@ -164,7 +181,7 @@ def _states_before(policy: Policy, batch: Batch, where: torch.Tensor) -> torch.T
     if not writes_out(policy.model):
         return hidden_states(policy, batch)[before]
     images = _image_features(policy, batch)
-    return states_at(policy.model, batch.ids, batch.positions, before, images)
+    return states_at(policy.model, batch.ids, batch.positions, before, images, batch.shared)
 
 
 def policy_forward(policy: Policy, batch: Batch) -> torch.Tensor:
