@@ -174,14 +174,16 @@ def _image_features(policy: Policy, batch: Batch) -> ImageFeatures | None:
     return encode_images(policy.model, batch.pixels, batch.grids).select(batch.image_index)
 
 
-def _states_before(policy: Policy, batch: Batch, where: torch.Tensor) -> torch.Tensor:
+def _states_before(policy: Policy, batch: Batch, where: torch.Tensor, exact: bool) -> torch.Tensor:
     """The states (N, H) that the tokens at `where` (B, T) are predicted from."""
     before = torch.zeros_like(where)
     before[:, :-1] = where[:, 1:]
     if not writes_out(policy.model):
         return hidden_states(policy, batch)[before]
     images = _image_features(policy, batch)
-    return states_at(policy.model, batch.ids, batch.positions, before, images, batch.shared)
+    return states_at(
+        policy.model, batch.ids, batch.positions, before, images, batch.shared, exact=exact
+    )
 
 
 def policy_forward(policy: Policy, batch: Batch) -> torch.Tensor:
@@ -200,17 +202,25 @@ def masked_logits(
     return scaled.index_fill(-1, torch.tensor(forbidden_ids, device=logits.device), -torch.inf)
 
 
-def score(policy: Policy, batch: Batch, where: torch.Tensor, *, temperature: float = 1.0) -> Scores:
+def score(
+    policy: Policy,
+    batch: Batch,
+    where: torch.Tensor,
+    *,
+    temperature: float = 1.0,
+    exact: bool = False,
+) -> Scores:
     """Log-probability and entropy of the tokens at `where` (B, T) bool; the rest is NaN.
 
     The head runs on those positions only: answers are a fifth of an episode's tokens. The batch may
-    lie on the CPU; the scores are where the network is.
+    lie on the CPU; the scores are where the network is. `exact`: to be compared with the engine's
+    (`text_forward.states_at`), bit for bit where the network is written out.
     """
     if bool(where[:, 0].any()):
         raise ValueError("token 0 of a sequence has no prediction; `where` must be False there")
     batch = on_device(batch, policy.model.device)
     where = moved(where, batch.ids.device)
-    states = _states_before(policy, batch, where)  # (N, H)
+    states = _states_before(policy, batch, where, exact)  # (N, H)
     chosen, entropy = _head(policy, states, batch.ids[where], temperature)
     return Scores(logprobs=_spread(chosen, where), entropy=_spread(entropy, where))
 

@@ -57,11 +57,14 @@ def states_at(
     where: Tensor,
     images: ImageFeatures | None,
     shared: Shared,
+    *,
+    exact: bool = False,
 ) -> Tensor:
     """The normed last states (N, H) of the tokens at `where` (B, T) bool, row by row.
 
     `ids` (B, T) and `positions` (3, B, T) as transformers takes them; `images` has one entry for
-    each image of the rows, in order.
+    each image of the rows, in order. `exact`: attention in float64, as the embedded engine computes
+    it, which makes the states those that it sampled from; a step of 128 games costs a sixth more.
     """
     text = model.model.language_model
     first = torch.from_numpy(shared.first)  # (U,)
@@ -79,7 +82,7 @@ def states_at(
     turn = _turns(text, x, positions.flatten(1)[:, first][:, None])
     for index, layer in enumerate(text.layers):
         last = index == len(text.layers) - 1 and index >= len(taps)
-        x = _layer(layer, x, turn, rows, where if last else None)
+        x = _layer(layer, x, turn, rows, where if last else None, exact)
         if index < len(taps):
             x = x[0].index_add(0, seen, torch.cat(taps[index])[feature])[None]
     chosen = x if x.dim() == 2 else x[0][rows.token[where.flatten()]]
@@ -112,7 +115,12 @@ def _turns(text: Any, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _layer(
-    layer: Any, x: Tensor, turn: tuple[Tensor, Tensor], rows: Rows, where: Tensor | None
+    layer: Any,
+    x: Tensor,
+    turn: tuple[Tensor, Tensor],
+    rows: Rows,
+    where: Tensor | None,
+    exact: bool,
 ) -> Tensor:
     """One layer, (1, U, H) to the same, or to (N, H) at `where` (B, T)."""
     attention, mlp = layer.self_attn, layer.mlp
@@ -125,15 +133,18 @@ def _layer(
     norms = (attention.q_norm.weight.expand(heads, -1), attention.k_norm.weight.expand(keys, -1))
     qk = rms_norm(qkv[:, :, : heads + keys], torch.cat(norms), attention.q_norm.variance_epsilon)
     qk = rows.laid_out(rotate(qk, *turn))
+    values = rows.laid_out(qkv[:, :, heads + keys :])
+    if exact:
+        qk, values = qk.double(), values.double()
     mixed = F.scaled_dot_product_attention(
         qk[:, :heads],
         qk[:, heads:],
-        rows.laid_out(qkv[:, :, heads + keys :]),
+        values,
         is_causal=True,
         scale=attention.scaling,
         enable_gqa=heads != keys,
     )
-    mixed = mixed.transpose(1, 2).flatten(2).flatten(0, 1)  # (B * T, heads * D)
+    mixed = mixed.to(x.dtype).transpose(1, 2).flatten(2).flatten(0, 1)  # (B * T, heads * D)
     if where is None:
         mixed = mixed[rows.first][None]
     else:
