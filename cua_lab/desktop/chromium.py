@@ -126,7 +126,7 @@ class ChromiumDesktop:
         self._target = self._session = ""
         self._loaded = asyncio.Event()
         self._leaving = False  # a dialog that opens now would keep the page
-        self._kept = False  # one did, and cannot be dismissed
+        self._kept = asyncio.Event()  # one did, and cannot be dismissed
         self._dismissing: asyncio.Task[None] | None = None
         self._keymap: Keymap | None = None
         """The X server's keys as they were before anybody typed."""
@@ -298,8 +298,13 @@ class ChromiumDesktop:
             await self._call(f"{domain}.enable")
 
     async def _pages(self) -> list[str]:
+        """The tabs. Chromium's own address bar has pages too, which cannot be closed."""
         found = await self._need(self._cdp).call("Target.getTargets")
-        return [t["targetId"] for t in found["targetInfos"] if t["type"] == "page"]
+        return [
+            t["targetId"]
+            for t in found["targetInfos"]
+            if t["type"] == "page" and ".top-chrome/" not in t["url"]
+        ]
 
     async def _new_page(self) -> str:
         made = await self._need(self._cdp).call("Target.createTarget", url=BLANK)
@@ -323,7 +328,6 @@ class ChromiumDesktop:
 
     async def _navigate(self, url: str, timeout_s: float) -> None:
         self._loaded.clear()
-        self._kept = False
         self._proxy.notes.clear()
         answer = await self._call("Page.navigate", url=url, timeout_s=timeout_s)
         if "errorText" in answer:
@@ -334,20 +338,21 @@ class ChromiumDesktop:
                 await self._loaded.wait()
         except TimeoutError as error:
             raise BrowserError(f"{url} was not loaded within {timeout_s:g} s") from error
-        if self._kept:
-            raise BrowserError(f"{url} cannot be shown: a dialog of the page before it is open")
 
     async def _forget(self) -> None:
         """Leave no trace of the last episode."""
         cdp = self._need(self._cdp)
-        pages = await self._pages()
-        if self._target not in pages or self._crashed:
+        if self._target not in await self._pages() or self._crashed:
             await self._attach_to(await self._new_page())
-        for other in pages:
-            if other != self._target:
-                with contextlib.suppress(CDPError):  # it may close itself
-                    await cdp.call("Target.closeTarget", targetId=other)
+        asked: set[str] = set()
+        await self._close_others(asked)  # a dialog of theirs would be in front
         await self._leave()
+        try:
+            async with waiting("the other tabs to close", BLANK_S):  # also those it opened just now
+                while not await self._close_others(asked):
+                    await asyncio.sleep(0.01)
+        except TimeoutError as error:
+            raise BrowserError(f"the other tabs did not close within {BLANK_S:g} s") from error
         await self._call("Runtime.evaluate", expression=EMPTY_CLIPBOARD, userGesture=True)
         await self._call("Network.clearBrowserCookies")
         await cdp.call("Browser.resetPermissions")
@@ -363,17 +368,33 @@ class ChromiumDesktop:
         attached to an active page", whatever is asked of it, and the load never ends.
         """
         self._leaving = True
+        self._kept.clear()
         await self._dismiss()
+        leaving = asyncio.create_task(self._navigate(BLANK, BLANK_S))
+        kept = asyncio.create_task(self._kept.wait())
         try:
-            await self._navigate(BLANK, BLANK_S)
+            await asyncio.wait({leaving, kept}, return_when=asyncio.FIRST_COMPLETED)
+            if self._kept.is_set():
+                raise BrowserError("a dialog keeps the page")
+            await leaving
         except BrowserError:
             if not self.alive:
                 raise
-            stuck = self._target
             await self._attach_to(await self._new_page())
-            await self._need(self._cdp).call("Target.closeTarget", targetId=stuck)
         finally:
             self._leaving = False
+            for task in (leaving, kept):
+                task.cancel()
+            await asyncio.gather(leaving, kept, return_exceptions=True)
+
+    async def _close_others(self, asked: set[str]) -> bool:
+        """Have every tab but ours closed that was not yet asked to; whether there are none left."""
+        others = {page for page in await self._pages() if page != self._target}
+        for other in others - asked:
+            with contextlib.suppress(CDPError):  # it may close itself
+                await self._need(self._cdp).call("Target.closeTarget", targetId=other)
+        asked |= others
+        return not others
 
     async def _clear_storage(self) -> None:
         """Storage and service workers, which go on working, of the hosts that a page was under."""
@@ -409,8 +430,7 @@ class ChromiumDesktop:
         try:
             await self._call("Page.handleJavaScriptDialog", accept=True)
         except (CDPError, BrowserGone):
-            self._kept = True
-            self._loaded.set()
+            self._kept.set()
 
     @property
     def _crashed(self) -> bool:

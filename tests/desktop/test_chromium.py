@@ -1,6 +1,7 @@
 """A real browser as a desktop: boot, faults, and nothing that one episode leaves to the next."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -18,7 +19,7 @@ from cua_lab.computer.screen import Screen
 from cua_lab.computer.settling import QuietFramebuffer
 from cua_lab.computer.tool import ComputerTool
 from cua_lab.desktop import background
-from cua_lab.desktop.cdp import BrowserError, BrowserGone
+from cua_lab.desktop.cdp import BrowserError, BrowserGone, CDPError
 from cua_lab.desktop.chromium import ChromiumDesktop
 from cua_lab.desktop.page_server import PageServer
 from cua_lab.desktop.pool import DesktopPool
@@ -111,7 +112,9 @@ def test_it_listens_on_loopback_alone(desktops) -> None:
         listening = []
         for pid in desktop.pids:
             for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
-                listening += [c.laddr for c in process.net_connections() if c.status == "LISTEN"]
+                with contextlib.suppress(psutil.NoSuchProcess):  # a renderer comes and goes
+                    held = process.net_connections()
+                    listening += [c.laddr for c in held if c.status == "LISTEN"]
         return listening, desktop.port
 
     listening, port = on(desktops, scenario)
@@ -258,21 +261,48 @@ def test_an_episode_finds_nothing_of_the_one_before(desktops, page) -> None:
 def test_an_alert_that_opens_while_the_page_is_left_keeps_no_episode_waiting(
     desktops, page
 ) -> None:
-    """Between two pages CDP cannot dismiss it (one race in ten here); the tab goes with it."""
+    """Between two pages CDP cannot dismiss it: one race in ten on a busy machine."""
 
     async def scenario(desktop):
-        for wait in (0, 0.002, 0.005, 0.01, 0.02, 0.05) * 4:
+        for wait in (0, 0, 0, 0.002, 0.005, 0.01) * 2:
             await desktop.show(page)
             await desktop.evaluate("void open('page.html')")
             await desktop.evaluate("void setTimeout(() => alert('still here'))")
             await asyncio.sleep(wait)
         await desktop.show(page)
         await desktop.check()
-        return await desktop.evaluate("[document.title, innerWidth, field.value]"), desktop.size
 
-    (title, width, typed), size = on(desktops, scenario)
-    assert (title, typed) == ("t", "")
-    assert abs(width - size[0]) <= 1
+    on(desktops, scenario)
+
+
+def test_a_page_that_cannot_be_left_is_closed_with_its_tab(desktops, page, monkeypatch) -> None:
+    """Its dialog stays whatever is answered, as in the race above."""
+
+    async def scenario(desktop):
+        await desktop.show(page)
+        tool = await tool_on(desktop)
+        await tool.execute({"action": "type", "text": "a"})  # without a gesture nobody is asked
+        await tool.client.close()
+        await desktop.evaluate("void addEventListener('beforeunload', e => e.preventDefault())")
+        call, before = desktop._call, desktop._target
+
+        async def deaf(method, **params):
+            if method == "Page.handleJavaScriptDialog":
+                raise CDPError(f"{method}: Not attached to an active page")
+            return await call(method, **params)
+
+        monkeypatch.setattr(desktop, "_call", deaf)
+        await desktop.show(page)
+        assert desktop._target != before
+        assert await desktop._pages() == [desktop._target]
+        tool = await tool_on(desktop)
+        await tool.execute({"action": "type", "text": "b"})
+        await tool.client.close()
+        return await desktop.evaluate("[field.value, innerWidth]"), desktop.size
+
+    (typed, width), size = on(desktops, scenario)
+    assert typed == "b"
+    assert width >= size[0]
 
 
 def test_the_same_page_starts_from_the_same_pixels(desktops, page) -> None:
