@@ -11,6 +11,11 @@ batch, nor on how much of its row was cached: sums are kept in one order by givi
 product at least `MIN_ROWS` rows, and every attention multiples of that and of `COLUMN_STEP`
 columns. With MKL on x86 that makes it the same to the last bit; plain calls differ by 3e-6, and
 on processors without MKL so do these: 1e-5 is the tolerance there.
+
+On a CPU attention itself runs in float64 where the weights are float32: its sums, which are cut
+another way for one token than for a whole sequence, then round to the same float32, and so training
+(`policy.text_forward`) finds the very log-probabilities that were sampled by. Keys and values lie
+in float64 while a batch runs: converting them at every step would cost more than the arithmetic.
 """
 
 from __future__ import annotations
@@ -76,6 +81,8 @@ class KV:
     data: Tensor
     lengths: list[int]
     """Tokens in each row; what lies behind them is finite and means nothing."""
+    kept: torch.dtype = torch.float32
+    """Of a copy that outlives the batch: `data` may be wider than what it was computed as."""
 
     @property
     def columns(self) -> int:
@@ -84,7 +91,7 @@ class KV:
 
     def row(self, index: int) -> Tensor:
         """A copy of one row's tokens: (2, layers, kv_heads, tokens, head_dim)."""
-        return self.data[:, :, index, :, : self.lengths[index]].clone()
+        return self.data[:, :, index, :, : self.lengths[index]].to(self.kept, copy=True)
 
     def copy_row(self, source: int, target: int) -> None:
         """Give `target` the tokens of `source`."""
@@ -165,6 +172,12 @@ class Decoder:
         dtype: torch.dtype = self.head.weight.dtype
         return dtype
 
+    @property
+    def attention_dtype(self) -> torch.dtype:
+        """What attention is computed in."""
+        wider = self.dtype == torch.float32 and self.device.type == "cpu"
+        return torch.float64 if wider else self.dtype
+
     def stale(self) -> bool:
         """Whether somebody changed a weight since `refresh`."""
         return self._read != self._stamps()
@@ -240,9 +253,9 @@ class Decoder:
         data = torch.zeros(
             (2, s.layers, len(lengths), s.kv_heads, _rounded(max(lengths) + room), s.head_dim),
             device=self.device,
-            dtype=self.dtype,
+            dtype=self.attention_dtype,
         )
-        return KV(data, list(lengths))
+        return KV(data, list(lengths), self.dtype)
 
     def prefill(
         self,
@@ -281,7 +294,7 @@ class Decoder:
         keys, values = kv.data[:, index, span.row, :, : _rounded(total)]  # (kv_heads, T, D)
         keys[:, span.cached : total] = k.transpose(0, 1)
         values[:, span.cached : total] = v.transpose(0, 1)
-        q = F.pad(q, (0, 0, 0, 0, 0, -new % MIN_ROWS))
+        q = F.pad(q.to(keys.dtype), (0, 0, 0, 0, 0, -new % MIN_ROWS))
         columns = torch.arange(keys.shape[1], device=q.device)
         last = torch.arange(span.cached, span.cached + q.shape[0], device=q.device)
         out = F.scaled_dot_product_attention(
@@ -309,15 +322,15 @@ class Decoder:
         x = self.text.embed_tokens.weight[ids]
         for index, layer in enumerate(self._layers):
             q, k, v = self._project(layer, x, cos, sin)
-            kv.data[0, index][row, :, column] = k
-            kv.data[1, index][row, :, column] = v
+            kv.data[0, index][row, :, column] = k.to(kv.data.dtype)
+            kv.data[1, index][row, :, column] = v.to(kv.data.dtype)
             keys, values = kv.data[:, index, :, :, :total].flatten(1, 2)  # (B * kv_heads, T, D)
-            q = q.reshape(rows * s.kv_heads, s.groups, s.head_dim)
+            q = q.reshape(rows * s.kv_heads, s.groups, s.head_dim).to(keys.dtype)
             scores = torch.baddbmm(
                 mask[:, :, :total], q, keys.transpose(1, 2), alpha=s.head_dim**-0.5
             )
             attended = torch.bmm(scores.softmax(-1), values)  # (B * kv_heads, groups, D)
-            x = self._finish(layer, x, attended.reshape(rows, -1))
+            x = self._finish(layer, x, attended.reshape(rows, -1).to(x.dtype))
         return self.logits(x)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -329,7 +342,7 @@ class Decoder:
         """The additive mask of a batch, (B * kv_heads, 1, columns): -inf behind a row's end."""
         columns = torch.arange(kv.columns, device=self.device)
         lengths = torch.tensor(kv.lengths, device=self.device)[:, None]
-        mask = torch.zeros(len(kv.lengths), kv.columns, device=self.device, dtype=self.dtype)
+        mask = torch.zeros(len(kv.lengths), kv.columns, device=self.device, dtype=kv.data.dtype)
         mask.masked_fill_(columns >= lengths, -torch.inf)
         return mask.repeat_interleave(self.shape.kv_heads, 0)[:, None]
 

@@ -17,7 +17,9 @@ from torch.utils.checkpoint import checkpoint
 from cua_lab.policy.model import ImageFeatures, encode_images
 from cua_lab.policy.policy import Policy
 from cua_lab.policy.positions import mrope_positions
+from cua_lab.policy.sharing import Shared, shared_tokens
 from cua_lab.policy.text_forward import states_at, writes_out
+from cua_lab.policy.vision import tokens_of
 
 HEAD_BYTES = 256 * 2**20
 """Of float32 logits at a time."""
@@ -51,6 +53,8 @@ class Batch:
     """(n_distinct, 3)."""
     image_index: tuple[int, ...]
     """For each image of the rows, in order, which distinct image it is."""
+    shared: Shared
+    """Which tokens the rows have in common."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +82,7 @@ def collate(policy: Policy, examples: Sequence[Example]) -> Batch:
             merge=policy.merge,
         )
     pixels, grids, image_index = _distinct_images(examples)
+    owners = _owners(examples, image_index, policy.merge)
     return Batch(
         ids=torch.from_numpy(ids),
         lengths=tuple(len(example.ids) for example in examples),
@@ -85,7 +90,19 @@ def collate(policy: Policy, examples: Sequence[Example]) -> Batch:
         pixels=torch.from_numpy(pixels),
         grids=torch.from_numpy(grids),
         image_index=image_index,
+        shared=shared_tokens(
+            [example.ids for example in examples], owners, image_token_id=policy.image_token_id
+        ),
     )
+
+
+def _owners(examples: Sequence[Example], image_index: Sequence[int], merge: int) -> list[list[int]]:
+    """For each image token of each row, the distinct image it is a part of."""
+    indices = iter(image_index)
+    return [
+        [image for size in tokens_of(example.grids, merge) for image in [next(indices)] * size]
+        for example in examples
+    ]
 
 
 def _distinct_images(
@@ -157,14 +174,16 @@ def _image_features(policy: Policy, batch: Batch) -> ImageFeatures | None:
     return encode_images(policy.model, batch.pixels, batch.grids).select(batch.image_index)
 
 
-def _states_before(policy: Policy, batch: Batch, where: torch.Tensor) -> torch.Tensor:
+def _states_before(policy: Policy, batch: Batch, where: torch.Tensor, exact: bool) -> torch.Tensor:
     """The states (N, H) that the tokens at `where` (B, T) are predicted from."""
     before = torch.zeros_like(where)
     before[:, :-1] = where[:, 1:]
     if not writes_out(policy.model):
         return hidden_states(policy, batch)[before]
     images = _image_features(policy, batch)
-    return states_at(policy.model, batch.ids, batch.positions, before, images)
+    return states_at(
+        policy.model, batch.ids, batch.positions, before, images, batch.shared, exact=exact
+    )
 
 
 def policy_forward(policy: Policy, batch: Batch) -> torch.Tensor:
@@ -183,17 +202,25 @@ def masked_logits(
     return scaled.index_fill(-1, torch.tensor(forbidden_ids, device=logits.device), -torch.inf)
 
 
-def score(policy: Policy, batch: Batch, where: torch.Tensor, *, temperature: float = 1.0) -> Scores:
+def score(
+    policy: Policy,
+    batch: Batch,
+    where: torch.Tensor,
+    *,
+    temperature: float = 1.0,
+    exact: bool = False,
+) -> Scores:
     """Log-probability and entropy of the tokens at `where` (B, T) bool; the rest is NaN.
 
     The head runs on those positions only: answers are a fifth of an episode's tokens. The batch may
-    lie on the CPU; the scores are where the network is.
+    lie on the CPU; the scores are where the network is. `exact`: to be compared with the engine's
+    (`text_forward.states_at`), bit for bit where the network is written out.
     """
     if bool(where[:, 0].any()):
         raise ValueError("token 0 of a sequence has no prediction; `where` must be False there")
     batch = on_device(batch, policy.model.device)
     where = moved(where, batch.ids.device)
-    states = _states_before(policy, batch, where)  # (N, H)
+    states = _states_before(policy, batch, where, exact)  # (N, H)
     chosen, entropy = _head(policy, states, batch.ids[where], temperature)
     return Scores(logprobs=_spread(chosen, where), entropy=_spread(entropy, where))
 

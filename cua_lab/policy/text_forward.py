@@ -3,9 +3,10 @@
     ids, positions, image features ──▶ layers ──▶ states where a token is scored
 
 The same parameters and the same arithmetic as the transformers module, in fewer passes over memory:
-queries, keys and values are one product, norms and rotation are one autograd step each, and what
-the last layer does behind its attention it does only for the chosen tokens, which in an episode are
-a quarter to a half. Invariant: states and gradients are the module's to the last bits of float32.
+queries, keys and values are one product, norms and rotation are one autograd step each, what the
+last layer does behind its attention it does only for the chosen tokens, which in an episode are a
+quarter to a half, and tokens that rows have in common (`sharing`) are computed once. Invariant:
+states and gradients are the module's to the last bits of float32.
 Whatever is not a plain float32 Qwen3-VL on a CPU (adapters, autocast, shards, other families,
 checkpointing) is left to the module: `writes_out` says so.
 """
@@ -13,6 +14,7 @@ checkpointing) is left to the module: `writes_out` says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +24,7 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from cua_lab.policy.model import ImageFeatures
     from cua_lab.policy.protocols import Network
+    from cua_lab.policy.sharing import Shared
 
 
 def writes_out(model: Network) -> bool:
@@ -53,29 +56,55 @@ def states_at(
     positions: Tensor,
     where: Tensor,
     images: ImageFeatures | None,
+    shared: Shared,
+    *,
+    exact: bool = False,
 ) -> Tensor:
     """The normed last states (N, H) of the tokens at `where` (B, T) bool, row by row.
 
     `ids` (B, T) and `positions` (3, B, T) as transformers takes them; `images` has one entry for
-    each image of the rows, in order.
+    each image of the rows, in order. `exact`: attention in float64, as the embedded engine computes
+    it, which makes the states those that it sampled from; a step of 128 games costs a sixth more.
     """
     text = model.model.language_model
-    x = text.embed_tokens(ids)  # (B, T, H)
+    first = torch.from_numpy(shared.first)  # (U,)
+    rows = Rows(ids.shape[0], ids.shape[1], torch.from_numpy(shared.token).flatten(), first)
+    distinct = ids.flatten()[first]
+    x = text.embed_tokens(distinct)[None]  # (1, U, H)
     taps: Sequence[tuple[Tensor, ...]] = ()
-    seen = torch.empty(0, dtype=torch.long)
+    seen = feature = torch.empty(0, dtype=torch.long)
     if images is not None:
-        seen = (ids == model.config.image_token_id).flatten().nonzero()[:, 0]
-        features = torch.cat(images.tokens)
-        x = x.flatten(0, 1).index_copy(0, seen, features).view_as(x)
+        pads = (ids == model.config.image_token_id).flatten()
+        seen = (distinct == model.config.image_token_id).nonzero()[:, 0]
+        feature = pads.cumsum(0)[first[seen]] - 1  # of all image tokens of the rows, which one
+        x = x[0].index_copy(0, seen, torch.cat(images.tokens)[feature])[None]
         taps = images.deepstack
-    turn = _turns(text, x, positions)
+    turn = _turns(text, x, positions.flatten(1)[:, first][:, None])
     for index, layer in enumerate(text.layers):
         last = index == len(text.layers) - 1 and index >= len(taps)
-        x = _layer(layer, x, turn, where if last else None)
+        x = _layer(layer, x, turn, rows, where if last else None, exact)
         if index < len(taps):
-            x = x.flatten(0, 1).index_add(0, seen, torch.cat(taps[index])).view_as(x)
-    chosen = x if x.dim() == 2 else x[where]
+            x = x[0].index_add(0, seen, torch.cat(taps[index])[feature])[None]
+    chosen = x if x.dim() == 2 else x[0][rows.token[where.flatten()]]
     return rms_norm(chosen, text.norm.weight, text.norm.variance_epsilon)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """From distinct tokens to the rows they stand in, and back."""
+
+    count: int
+    length: int
+    token: Tensor
+    """(B * T,): which distinct token stands there."""
+    first: Tensor
+    """(U,): where each distinct token stands first."""
+
+    def laid_out(self, x: Tensor) -> Tensor:
+        """(1, U, heads, D) to (B, heads, T, D)."""
+        # An embedding is a gather at a quarter of index_select's time.
+        rows = F.embedding(self.token, x[0].flatten(1))
+        return rows.view(self.count, self.length, *x.shape[2:]).transpose(1, 2)
 
 
 def _turns(text: Any, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,30 +114,41 @@ def _turns(text: Any, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     return cos[:, :, None], torch.cat((-sin[..., :half], sin[..., half:]), -1)[:, :, None]
 
 
-def _layer(layer: Any, x: Tensor, turn: tuple[Tensor, Tensor], where: Tensor | None) -> Tensor:
-    """One layer, (B, T, H) to the same, or to (N, H) at `where`."""
+def _layer(
+    layer: Any,
+    x: Tensor,
+    turn: tuple[Tensor, Tensor],
+    rows: Rows,
+    where: Tensor | None,
+    exact: bool,
+) -> Tensor:
+    """One layer, (1, U, H) to the same, or to (N, H) at `where` (B, T)."""
     attention, mlp = layer.self_attn, layer.mlp
-    batch, length = x.shape[:2]
     h = rms_norm(x, layer.input_layernorm.weight, layer.input_layernorm.variance_epsilon)
     parts = (attention.q_proj, attention.k_proj, attention.v_proj)
     qkv = F.linear(h, torch.cat([part.weight for part in parts]))
-    qkv = qkv.view(batch, length, -1, attention.head_dim)
+    qkv = qkv.view(1, x.shape[1], -1, attention.head_dim)
     heads = attention.q_proj.out_features // attention.head_dim
     keys = attention.k_proj.out_features // attention.head_dim
     norms = (attention.q_norm.weight.expand(heads, -1), attention.k_norm.weight.expand(keys, -1))
     qk = rms_norm(qkv[:, :, : heads + keys], torch.cat(norms), attention.q_norm.variance_epsilon)
-    qk = rotate(qk, *turn)
+    qk = rows.laid_out(rotate(qk, *turn))
+    values = rows.laid_out(qkv[:, :, heads + keys :])
+    if exact:
+        qk, values = qk.double(), values.double()
     mixed = F.scaled_dot_product_attention(
-        qk[:, :, :heads].transpose(1, 2),
-        qk[:, :, heads:].transpose(1, 2),
-        qkv[:, :, heads + keys :].transpose(1, 2),
+        qk[:, :heads],
+        qk[:, heads:],
+        values,
         is_causal=True,
         scale=attention.scaling,
         enable_gqa=heads != keys,
     )
-    mixed = mixed.transpose(1, 2).flatten(2)  # (B, T, heads * D)
-    if where is not None:
-        mixed, x = mixed[where], x[where]
+    mixed = mixed.to(x.dtype).transpose(1, 2).flatten(2).flatten(0, 1)  # (B * T, heads * D)
+    if where is None:
+        mixed = mixed[rows.first][None]
+    else:
+        mixed, x = mixed[where.flatten()], x[0][rows.token[where.flatten()]]
     x = x + attention.o_proj(mixed)
     h = rms_norm(
         x, layer.post_attention_layernorm.weight, layer.post_attention_layernorm.variance_epsilon

@@ -39,6 +39,10 @@ class RunSettings:
     watchdog_minutes: NonNegative = 10.0
     """Without an episode or a step that ended, after so long a run says what each of its episodes
     waits for, as it does at once on `kill -USR1`; 0 says nothing by itself."""
+    lanes: Count = 1
+    """Parts of each update's gradient that are computed side by side, a thread each: the same bits
+    on any number of cores, others than with another number of lanes. For a plain trainer in one
+    process; a stage that is alone on two cores trains nearly twice as fast with two."""
     parallel_stages: Count | None = None
     """Stages at once, each in a process, with the same results: half the time for two of them on
     two cores. `None`: as many as there are cores for their threads; one with a server outside."""

@@ -181,7 +181,8 @@ class StageRun:
         seed = derive_seed(self.setup.seed, stage.name, "sft")
         await self._record_demonstrations()
         with bar(f"{stage.name}: warm-up", sft.steps, "step") as progress:
-            steps = sft_steps(self.policy, demonstrator, sft, seed=seed)
+            lanes = self.setup.recipe.run.lanes
+            steps = sft_steps(self.policy, demonstrator, sft, seed=seed, lanes=lanes)
             for metrics in steps:
                 self.tally.add_seconds(sft=metrics.seconds)
                 self.tally.add_work(sft=metrics.sequence_tokens)

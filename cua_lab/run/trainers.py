@@ -111,4 +111,5 @@ def _trainer(recipe: Recipe, stage: Stage, policy: Policy, ranks: Ranks) -> GRPO
         place=stage.trainer,
         ranks=ranks,
         seed=derive_seed(recipe.run.seed, stage.name, "adapters"),
+        lanes=recipe.run.lanes,
     )

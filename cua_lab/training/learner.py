@@ -83,7 +83,7 @@ class Learner:
         """What the policy as it learns thinks of the tokens at `where` (B, T)."""
         with self.precision.autocast, self._remembering():
             if self._split is None:
-                return score(self.policy, batch, where, temperature=temperature)
+                return score(self.policy, batch, where, temperature=temperature, exact=True)
             return Scores(*self._split(batch, where, temperature))
 
     @contextlib.contextmanager
@@ -203,7 +203,7 @@ class Scorer(nn.Module):
         self._policy = policy
 
     def forward(self, batch: Batch, where: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        found = score(self._policy, batch, where, temperature=temperature)
+        found = score(self._policy, batch, where, temperature=temperature, exact=True)
         return found.logprobs, found.entropy
 
 

@@ -28,6 +28,7 @@ from cua_lab.recipes.trainer_settings import TrainerSettings
 from cua_lab.training.advantages import Advantages, group_advantages
 from cua_lab.training.batching import MicroBatch, micro_batches, minibatches
 from cua_lab.training.checkpoint import collect, load_checkpoint
+from cua_lab.training.lanes import Lanes
 from cua_lab.training.learner import PLAIN, Learner
 from cua_lab.training.losses import merge_metrics, row_weights
 from cua_lab.training.metrics import StepMetrics, Update, step_metrics
@@ -76,10 +77,12 @@ class GRPOTrainer:
         place: TrainerSettings = PLAIN,
         ranks: Ranks = ALONE,
         seed: int = 0,
+        lanes: int = 1,
     ) -> None:
         """`temperature` is that of the rollouts. With `kl_coef` above 0 the reference is a frozen
         copy of the policy as it is NOW: build the trainer on the starting policy, then resume.
-        `place`: device, arithmetic and which weights learn; `seed` draws adapters."""
+        `place`: device, arithmetic and which weights learn; `seed` draws adapters.
+        `lanes` is how many parts of an update a plain trainer of one process computes at once."""
         self.policy = policy
         self.settings = settings
         self.temperature = temperature
@@ -88,6 +91,7 @@ class GRPOTrainer:
         self.weights = None if place.plain else self.learner
         """What a checkpoint saves and loads instead of the policy as it is."""
         self.reference = self.learner.frozen(reference) if settings.kl_coef > 0 else None
+        self.lanes = Lanes(lanes if place.plain and ranks.alone else 1)
         self.state = TrainerState()
         self.optimizer = torch.optim.AdamW(
             self.learner.parameters,
@@ -178,6 +182,7 @@ class GRPOTrainer:
             temperature=self.temperature,
             reference=self.reference,
             explain=explain,
+            lanes=self.lanes,
         )
         return self.ranks.gather(updates.run(parts, self._next_rate))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from cua_lab.errors import LabError
 from cua_lab.policy.scoring import Scores, moved
 from cua_lab.recipes.settings import GrpoSettings
 from cua_lab.training.batching import MicroBatch
+from cua_lab.training.lanes import Gradient, Lanes, set_gradients
 from cua_lab.training.learner import Frozen, Learner
 from cua_lab.training.losses import LossResult, policy_loss
 from cua_lab.training.rank_parity import check_vision_parity
@@ -54,9 +56,11 @@ class Updates:
         temperature: float,
         reference: Frozen | None,
         explain: Explain,
+        lanes: Lanes | None = None,
     ) -> None:
         self._learner, self._settings, self._optimizer = learner, settings, optimizer
         self._temperature, self._reference, self._explain = temperature, reference, explain
+        self._lanes = lanes or Lanes()
         self._fixed: dict[int, OldScores] = {}
 
     def run(self, parts: Sequence[Part], next_rate: Callable[[], float]) -> Done:
@@ -85,21 +89,39 @@ class Updates:
         """One optimizer update on one minibatch, its gradient added up over pieces and ranks."""
         learner = self._learner
         self._optimizer.zero_grad(set_to_none=True)
-        losses = []
-        for piece in part:
-            scores = self._score(piece.micro)
-            if piece.place not in self._fixed:
-                self._fix(piece, scores)
-            result = self._loss(piece, scores)
-            scale = learner.loss_scale
-            (result.loss if scale == 1 else scale * result.loss).backward()  # type: ignore[no-untyped-call]
-            if piece.live:
-                losses.append(PieceLoss(piece.place, float(result.loss.detach()), result.metrics))
+        losses = self._gradients(part)
         learner.add_up()
         norm = learner.clip(self._settings.grad_clip)
         rate = next_rate()
         self._optimizer.step()
-        return tuple(losses), norm, rate
+        return losses, norm, rate
+
+    def _gradients(self, part: Part) -> tuple[PieceLoss, ...]:
+        """Give the parameters the minibatch's gradient."""
+        count = self._lanes.count
+        if count == 1:
+            return tuple(found for piece in part if (found := self._piece(piece, _backward)))
+        parameters = self._learner.parameters
+        sums = [Gradient(parameters) for _ in range(min(count, len(part)))]
+
+        def lane(index: int) -> list[PieceLoss | None]:
+            return [self._piece(piece, sums[index].add) for piece in part[index::count]]
+
+        done = self._lanes.run([partial(lane, index) for index in range(len(sums))])
+        set_gradients(parameters, sums)
+        return tuple(found for pieces in done for found in pieces if found)
+
+    def _piece(self, piece: Piece, backward: Callable[[Tensor], None]) -> PieceLoss | None:
+        """Score one piece and add its gradient; its loss, where it counts."""
+        scores = self._score(piece.micro)
+        if piece.place not in self._fixed:
+            self._fix(piece, scores)
+        result = self._loss(piece, scores)
+        scale = self._learner.loss_scale
+        backward(result.loss if scale == 1 else scale * result.loss)
+        if not piece.live:
+            return None
+        return PieceLoss(piece.place, float(result.loss.detach()), result.metrics)
 
     def _score(self, micro: MicroBatch) -> Scores:
         return self._learner.score(micro.batch, micro.loss_mask, temperature=self._temperature)
@@ -143,3 +165,7 @@ class Updates:
                 micro.batch, micro.loss_mask, temperature=self._temperature
             )
         self._fixed[piece.place] = OldScores(old, reference, gap[comparable])
+
+
+def _backward(loss: Tensor) -> None:
+    loss.backward()  # type: ignore[no-untyped-call]

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -24,11 +26,14 @@ from cua_lab.policy.scoring import Example, collate, score
 from cua_lab.policy.template import encode, expand_images, render
 from cua_lab.policy.vision import tokens_of
 from cua_lab.recipes.settings import SftSettings
+from cua_lab.training.lanes import Gradient, Lanes, set_gradients
 
 if TYPE_CHECKING:
     from PIL import Image
 
     from cua_lab.policy.policy import Policy
+
+ONE_LANE = Lanes()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,9 +137,16 @@ class SftSteps:
     """
 
     def __init__(
-        self, policy: Policy, player: Demonstrator, settings: SftSettings, *, seed: int = 0
+        self,
+        policy: Policy,
+        player: Demonstrator,
+        settings: SftSettings,
+        *,
+        seed: int = 0,
+        lanes: int = 1,
     ) -> None:
         self._policy, self._player, self._settings = policy, player, settings
+        self._lanes = Lanes(lanes)
         self._seed, self._step, self._last = seed, 0, settings.steps
 
     def cool_down(self) -> None:
@@ -157,7 +169,9 @@ class SftSteps:
                 for optimizer, lr in zip(optimizers, (settings.lr, settings.muon_lr), strict=False):
                     set_rate(optimizer, lr * self._share())
                 following = ahead.submit(examples) if self._step < self._last else None
-                metrics = sft_step(self._policy, optimizers, batch, settings, self._step)
+                metrics = sft_step(
+                    self._policy, optimizers, batch, settings, self._step, self._lanes
+                )
                 if following is not None:
                     batch = following.result()  # before the caller plays with the policy
                 yield replace(metrics, seconds=time.perf_counter() - started)
@@ -171,10 +185,10 @@ class SftSteps:
 
 
 def sft_steps(
-    policy: Policy, player: Demonstrator, settings: SftSettings, *, seed: int = 0
+    policy: Policy, player: Demonstrator, settings: SftSettings, *, seed: int = 0, lanes: int = 1
 ) -> SftSteps:
     """Train in place, one update for each value taken; the caller may stop at any."""
-    return SftSteps(policy, player, settings, seed=seed)
+    return SftSteps(policy, player, settings, seed=seed, lanes=lanes)
 
 
 def sft(
@@ -261,24 +275,53 @@ def sft_step(
     batch: Sequence[SftExample],
     settings: SftSettings,
     step: int,
+    lanes: Lanes = ONE_LANE,
 ) -> SftMetrics:
     """One update on one batch."""
     started = time.perf_counter()
-    loss, tokens = sft_loss(policy, batch)
     policy.model.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss, tokens = _backward(policy, batch, lanes)
     norm = torch.nn.utils.clip_grad_norm_(policy.model.parameters(), settings.grad_clip)
     for optimizer in optimizers:
         optimizer.step()
     return SftMetrics(
         step=step,
-        loss=float(loss.detach()),
+        loss=loss,
         tokens=tokens,
         sequence_tokens=sum(len(item.example.ids) for item in batch),
         grad_norm=float(norm),
         lr=optimizers[0].param_groups[0]["lr"],
         seconds=time.perf_counter() - started,
     )
+
+
+def _backward(policy: Policy, batch: Sequence[SftExample], lanes: Lanes) -> tuple[float, int]:
+    """Give the parameters the batch's gradient; its loss and the number of its tokens."""
+    if lanes.count == 1:
+        loss, tokens = sft_loss(policy, batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return float(loss.detach()), tokens
+    parameters = [p for p in policy.model.parameters() if p.requires_grad]
+    total = sum(int(item.loss_mask.sum()) for item in batch)
+
+    def one(part: Sequence[SftExample]) -> tuple[Gradient, float]:
+        gradient = Gradient(parameters)
+        loss, tokens = sft_loss(policy, part)
+        loss = loss * (tokens / total)
+        gradient.add(loss)
+        return gradient, float(loss.detach())
+
+    done = lanes.run([partial(one, part) for part in by_length(batch, lanes.count)])
+    set_gradients(parameters, [gradient for gradient, _ in done])
+    return math.fsum(loss for _, loss in done), total
+
+
+def by_length(batch: Sequence[SftExample], count: int) -> list[list[SftExample]]:
+    """The batch in `count` parts of as many rows, the longest together: little is padded."""
+    ordered = sorted(batch, key=lambda item: -len(item.example.ids))
+    bounds = [len(ordered) * part // count for part in range(count + 1)]
+    parts = [ordered[first:last] for first, last in pairwise(bounds)]
+    return [part for part in parts if part]
 
 
 def sft_loss(policy: Policy, batch: Sequence[SftExample]) -> tuple[torch.Tensor, int]:

@@ -47,6 +47,30 @@ def test_scores_and_gradients_are_the_modules(
         torch.testing.assert_close(ours[1][name], gradient, atol=limit, rtol=0, msg=name)
 
 
+def test_members_of_a_group_are_computed_once_where_they_are_alike(
+    policy: Policy, noise: Image.Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal rows, rows that part ways, rows of another picture, and one without any."""
+    one, other = example_of(policy, noise), example_of(policy, noise.rotate(90))
+    examples = [
+        one,
+        Example([5, 6, 7, 8, 9, 10, 11], [], []),
+        Example([*one.ids, 7, 8, 9], one.pixels, one.grids),
+        Example([*one.ids, 7, 9], one.pixels, one.grids),
+        other,
+        one,
+    ]
+    batch = collate(policy, examples)
+    assert len(batch.shared.first) < sum(batch.lengths)
+    ours = scored(policy, examples)
+    monkeypatch.setattr(scoring, "writes_out", lambda model: False)
+    theirs = scored(policy, examples)
+    torch.testing.assert_close(ours[0], theirs[0], atol=1e-5, rtol=0)
+    for name, gradient in theirs[1].items():
+        limit = 1e-5 * max(1.0, float(gradient.abs().max()))
+        torch.testing.assert_close(ours[1][name], gradient, atol=limit, rtol=0, msg=name)
+
+
 def test_rows_without_images_are_scored_too(
     policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
