@@ -179,12 +179,12 @@ def made_up(learner: Learner, rows: int, length: int) -> Part:
         ids = [int(text[0]), *[policy.image_token_id] * pads, *map(int, text[1:])]
         pixels = generator.standard_normal((math.prod(GRID), 1536), dtype=np.float32)
         batch = collate(policy, [Example(ids, pixels, np.array([GRID], dtype=np.int64))])
-        where = torch.zeros(1, length, dtype=torch.bool)
-        where[0, -max(1, int(ANSWER * length)) :] = True
+        loss_mask = torch.zeros(1, length, dtype=torch.bool)
+        loss_mask[0, -max(1, int(ANSWER * length)) :] = True
         with torch.no_grad():
-            said = learner.score(batch, where, temperature=1.0).logprobs.cpu()
-        micro = MicroBatch((place,), batch, where, said, where)
-        count = rows * int(where.sum())
+            said = learner.score(batch, loss_mask, temperature=1.0).logprobs.cpu()
+        micro = MicroBatch((place,), batch, loss_mask, said, loss_mask)
+        count = rows * int(loss_mask.sum())
         sign = 1.0 if place % 2 else -1.0
         weights = torch.tensor([1 / count], dtype=torch.float64)
         pieces.append(Piece(place, micro, torch.tensor([sign]), weights))

@@ -141,24 +141,24 @@ def references(checkpoints: tuple[Trained, Trained]) -> tuple[Any, Any]:
 
 def sampled_positions(stitched: Stitched) -> torch.Tensor:
     """(1, T) bool: sampled tokens that still stand in the context they were sampled in."""
-    where = torch.zeros(1, len(stitched.tokens), dtype=torch.bool)
-    where[0, stitched.response_start :] = torch.tensor(stitched.loss_mask, dtype=torch.bool)
+    loss_mask = torch.zeros(1, len(stitched.tokens), dtype=torch.bool)
+    loss_mask[0, stitched.response_start :] = torch.tensor(stitched.loss_mask, dtype=torch.bool)
     for start, end in stitched.displaced:
-        where[0, start:end] = False
-    return where
+        loss_mask[0, start:end] = False
+    return loss_mask
 
 
-def as_sampled(stitched: Stitched, where: torch.Tensor) -> torch.Tensor:
+def as_sampled(stitched: Stitched, loss_mask: torch.Tensor) -> torch.Tensor:
     """What the server said, at those positions."""
     before = [float("nan")] * stitched.response_start
-    return torch.tensor([*before, *stitched.logprobs])[where[0]]
+    return torch.tensor([*before, *stitched.logprobs])[loss_mask[0]]
 
 
 def forced(
     model: Any,
     policy: Policy,
     sample: Sample,
-    where: torch.Tensor,
+    loss_mask: torch.Tensor,
     *,
     temperature: float = TEMPERATURE,
     forbid: Sequence[int] = (),
@@ -178,7 +178,7 @@ def forced(
             logits, temperature=temperature, forbidden_ids=(*policy.forbidden_ids, *forbid)
         )
         spread = torch.log_softmax(masked, dim=-1)
-    return spread.gather(-1, ids[0, 1:, None])[where[0, 1:], 0]
+    return spread.gather(-1, ids[0, 1:, None])[loss_mask[0, 1:], 0]
 
 
 def gap(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -212,24 +212,26 @@ def test_logprobs_are_those_of_transformers_on_the_same_tokens_and_pixels(
     """Engine and trainer must mean the same distribution: temperature, mask, positions, vision."""
     for episode in played:
         sample = table.sample(episode)
-        where = sampled_positions(sample.stitched)
-        said = as_sampled(sample.stitched, where)
-        expected = forced(references[0], table.policy, sample, where)
+        loss_mask = sampled_positions(sample.stitched)
+        said = as_sampled(sample.stitched, loss_mask)
+        expected = forced(references[0], table.policy, sample, loss_mask)
         assert gap(said, expected) < table.server.logprob_gap
         with torch.inference_mode():
             example = Example(sample.stitched.tokens, sample.pixel_values, sample.image_grid_thw)
             batch = collate(table.policy, [example])
-            trainer = score(table.policy, batch, where, temperature=TEMPERATURE).logprobs[where]
+            trainer = score(table.policy, batch, loss_mask, temperature=TEMPERATURE).logprobs[
+                loss_mask
+            ]
         assert gap(said, trainer) < table.server.logprob_gap
 
 
 def test_the_pixels_reached_the_server(table, played, references) -> None:
     """agent-lightning#560: images never reached training, and the loss still fell."""
     sample = table.sample(played[0])
-    where = sampled_positions(sample.stitched)
+    loss_mask = sampled_positions(sample.stitched)
     blank = np.zeros_like(sample.pixel_values)
-    blind = forced(references[0], table.policy, sample, where, pixels=blank)
-    said = as_sampled(sample.stitched, where)
+    blind = forced(references[0], table.policy, sample, loss_mask, pixels=blank)
+    said = as_sampled(sample.stitched, loss_mask)
     assert gap(said, blind) > 20 * table.server.logprob_gap
 
 
@@ -279,9 +281,9 @@ def test_an_id_that_is_forbidden_is_never_said_and_the_logprobs_know_it(table, r
     (sequence,) = stitch(episode.turns, codec_from_tokenizer(table.policy.tokenizer))
     images = episode_images(episode.screenshots, table.policy.vision)
     (sample,) = samples_of([sequence], images, reward=0.0, group="g", episode="e")
-    where = sampled_positions(sequence)
-    expected = forced(references[0], table.policy, sample, where, forbid=(calls,))
-    assert gap(as_sampled(sequence, where), expected) < table.server.logprob_gap
+    loss_mask = sampled_positions(sequence)
+    expected = forced(references[0], table.policy, sample, loss_mask, forbid=(calls,))
+    assert gap(as_sampled(sequence, loss_mask), expected) < table.server.logprob_gap
 
 
 def test_ids_on_record_are_continued_exactly(table, references) -> None:
@@ -293,9 +295,9 @@ def test_ids_on_record_are_continued_exactly(table, references) -> None:
             assert after.prompt_ids[: len(known)] == known
         sample = table.sample(episode)
         assert sample.stitched.divergences == ()
-        where = sampled_positions(sample.stitched)
-        expected = forced(references[0], table.policy, sample, where, temperature=1.0)
-        assert gap(as_sampled(sample.stitched, where), expected) < table.server.logprob_gap
+        loss_mask = sampled_positions(sample.stitched)
+        expected = forced(references[0], table.policy, sample, loss_mask, temperature=1.0)
+        assert gap(as_sampled(sample.stitched, loss_mask), expected) < table.server.logprob_gap
 
 
 def test_an_answer_that_the_limit_cut_ends_its_episode_as_truncated(table) -> None:
@@ -337,10 +339,13 @@ def test_new_weights_answer_at_once_and_nothing_old_is_cached(
         finally:
             update_weights(client, table.server.dialect, first.folder, "step-1")
     sample = table.sample(episode)
-    where = sampled_positions(sample.stitched)
-    said = as_sampled(sample.stitched, where)
-    assert gap(said, forced(references[1], second.policy, sample, where)) < table.server.logprob_gap
-    assert gap(said, forced(references[0], first.policy, sample, where)) > 0.01
+    loss_mask = sampled_positions(sample.stitched)
+    said = as_sampled(sample.stitched, loss_mask)
+    assert (
+        gap(said, forced(references[1], second.policy, sample, loss_mask))
+        < table.server.logprob_gap
+    )
+    assert gap(said, forced(references[0], first.policy, sample, loss_mask)) > 0.01
     versions = ("step-2",) if table.server.says_version else ()
     assert sample.stitched.weight_versions == versions
 
