@@ -25,7 +25,7 @@ def open_engine(setup: StageContext, policy: Policy, pushes: Path) -> tuple[AnyE
     shared: dict[str, Any] = {
         "concurrency": run.concurrency,
         "timeout_s": agent.timeout_s,
-        "exact": agent.exact_continuation,
+        "token_in": agent.token_in,
     }
     if settings.kind == "embedded":
         engine = Engine(

@@ -185,7 +185,7 @@ class StageRun:
             steps = sft_steps(self.policy, demonstrator, sft, seed=seed, lanes=lanes)
             for metrics in steps:
                 self.tally.add_seconds(sft=metrics.seconds)
-                self.tally.add_work(sft=metrics.sequence_tokens)
+                self.tally.add_tokens(sft=metrics.sequence_tokens)
                 check = await self._check(metrics.step) if _due(metrics.step, sft) else None
                 self._record_sft(metrics, check)
                 progressed()
@@ -453,7 +453,7 @@ class StageRun:
         elapsed = perf_counter() - started
         if part == "env":
             self.tally.add_seconds(prefill=prefill, decode=decode, env=elapsed - prefill - decode)
-            self.tally.add_work(
+            self.tally.add_tokens(
                 prefill=stats.prefill_tokens - tokens[0], decode=stats.decode_tokens - tokens[1]
             )
             self.tally.add_episodes(episodes)

@@ -102,6 +102,6 @@ def _micro_batch(
     logprobs[~loss_mask] = np.nan
     comparable = loss_mask & (not stale)
     for row, sample in enumerate(chosen):
-        for start, end in sample.stitched.displaced:
+        for start, end in sample.stitched.off_context:
             comparable[row, start:end] = False
     return MicroBatch(rows, batch, *map(torch.from_numpy, (loss_mask, logprobs, comparable)))

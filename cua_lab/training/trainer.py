@@ -286,7 +286,7 @@ def _explain_gap(
         f" {float(micro.engine_logprobs[row, column]):.6f} when sampled,"
         f" {float(trainer[row, column]):.6f} when trained. Same weights, temperature, top_p = 1,"
         " pixels, positions and forbidden ids on both sides? Was the token sampled after other ids"
-        f" than those in front of it now ({_displacement(sample)})? Did a push leave something of"
+        f" than those in front of it now ({_off_context(sample)})? Did a push leave something of"
         " the old weights in the engine: sglang keeps image features over a flush unless it was"
         " started with SGLANG_VLM_CACHE_SIZE_MB=0, vLLM needs /reset_encoder_cache and"
         " /reset_prefix_cache? Only an engine in bf16 needs a logprob_gap_limit of about 0.2 and"
@@ -294,15 +294,15 @@ def _explain_gap(
     )
 
 
-def _displacement(sample: Sample | None) -> str:
+def _off_context(sample: Sample | None) -> str:
     """What a later prompt changed in a sequence, for the message: one cause of a mismatch."""
     if sample is None:
         return "rank 0 knows"
     changed = [d for d in sample.stitched.divergences if d.kind != "rewrite"]
     if not changed:
-        return "displaced tokens: none, every prompt repeats what was sampled"
-    left_out = sum(end - start for start, end in sample.stitched.displaced)
+        return "tokens off their context: none, every prompt repeats what was sampled"
+    left_out = sum(end - start for start, end in sample.stitched.off_context)
     return (
-        f"displaced tokens: {left_out} are known and not compared; the first change is"
-        f" {changed[0].explain()}; agent.exact_continuation avoids all of them"
+        f"tokens off their context: {left_out} are known and not compared; the first change is"
+        f" {changed[0].explain()}; agent.token_in avoids all of them"
     )

@@ -26,9 +26,9 @@ from cua_lab.policy.policy import Policy
 from cua_lab.policy.scoring import Example, collate, masked_logits, score
 from cua_lab.run.stage_context import StageContext
 from cua_lab.serving import live_weights
-from cua_lab.serving.continuation import continuation_of
 from cua_lab.serving.live_weights import update_weights, weights_client
 from cua_lab.serving.shim import ShimTransport
+from cua_lab.serving.token_in import token_in_of
 from cua_lab.stitching.codec import codec_from_tokenizer
 from cua_lab.stitching.divergence import BENIGN
 from cua_lab.stitching.episode_images import episode_images
@@ -67,15 +67,15 @@ class Table:
     heard: list[dict[str, Any]] = field(default_factory=list)
     """The bodies of the requests that were sent."""
 
-    def episodes(self, seeds: Sequence[int] = SEEDS, *, exact: bool = False, **asked: Any):
+    def episodes(self, seeds: Sequence[int] = SEEDS, *, token_in: bool = False, **asked: Any):
         """2048 from each seed, all at once; `asked` are fields of every request."""
 
         async def all_of_them() -> list[Episode]:
-            return await asyncio.gather(*(self._play(seed, exact, asked) for seed in seeds))
+            return await asyncio.gather(*(self._play(seed, token_in, asked) for seed in seeds))
 
         return asyncio.run(all_of_them())
 
-    async def _play(self, seed: int, exact: bool, asked: dict[str, Any]) -> Episode:
+    async def _play(self, seed: int, token_in: bool, asked: dict[str, Any]) -> Episode:
         forbidden = () if self.server.forbids_itself else self.policy.forbidden_ids
         more = asked.pop("forbid", ())
         shim = ShimTransport(
@@ -85,7 +85,7 @@ class Table:
             vocab_size=self.policy.vocab_size,
             stop_ids=frozenset(self.policy.stop_ids),
             forbidden_ids=(*forbidden, *more),
-            exact=continuation_of(self.policy) if exact else None,
+            token_in=token_in_of(self.policy) if token_in else None,
         )
         config = self.game.config
         kwargs = config.completion_kwargs | {"temperature": TEMPERATURE} | asked
@@ -143,7 +143,7 @@ def sampled_positions(stitched: Stitched) -> torch.Tensor:
     """(1, T) bool: sampled tokens that still stand in the context they were sampled in."""
     loss_mask = torch.zeros(1, len(stitched.tokens), dtype=torch.bool)
     loss_mask[0, stitched.response_start :] = torch.tensor(stitched.loss_mask, dtype=torch.bool)
-    for start, end in stitched.displaced:
+    for start, end in stitched.off_context:
         loss_mask[0, start:end] = False
     return loss_mask
 
@@ -289,7 +289,7 @@ def test_an_id_that_is_forbidden_is_never_said_and_the_logprobs_know_it(table, r
 def test_ids_on_record_are_continued_exactly(table, references) -> None:
     if table.server.token_in:
         pytest.skip(table.server.token_in)
-    for episode in table.episodes(exact=True, temperature=1.0):
+    for episode in table.episodes(token_in=True, temperature=1.0):
         for before, after in itertools.pairwise(episode.turns):
             known = (*before.prompt_ids, *before.output_ids)
             assert after.prompt_ids[: len(known)] == known

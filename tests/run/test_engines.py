@@ -192,5 +192,5 @@ def test_ids_on_record_need_an_engine_that_takes_them(
     engine = outside_of(server, checkpoint, tmp_path)
     engine.dialect = "vllm"
     setup = setup_of()
-    with pytest.raises(LabError, match=r"agent\.exact_continuation needs an engine"):
-        UrlWorker(engine, setup.config, setup.runtime, exact=True)
+    with pytest.raises(LabError, match=r"agent\.token_in needs an engine"):
+        UrlWorker(engine, setup.config, setup.runtime, token_in=True)

@@ -255,8 +255,8 @@ def test_a_dead_group_halves_the_gradient_only_where_it_is_counted():
     assert left_out.grad_norm == pytest.approx(alone.grad_norm, rel=1e-4)
 
 
-def test_a_mismatch_is_an_error_for_people_that_names_displacement_among_the_causes():
+def test_a_mismatch_is_an_error_for_people_that_names_a_lost_context_among_the_causes():
     policy = tiny_policy()
     samples = batch(policy, length_of_bytes, temperature=0.6)
-    with pytest.raises(LabError, match="displaced tokens: none, every prompt repeats"):
+    with pytest.raises(LabError, match="tokens off their context: none, every prompt repeats"):
         GRPOTrainer(policy, SETTINGS).step(samples)

@@ -1,8 +1,8 @@
 """What stands after a changed place is known to: no other token may disagree with its context.
 
 The log-probability of a generated token is a hash of all ids in front of it and of itself, as with
-a real network: a change anywhere in front changes it. So what `displaced` says can be checked token
-by token, without a model.
+a real network: a change anywhere in front changes it. So what `off_context` says can be checked
+token by token, without a model.
 """
 
 import zlib
@@ -49,9 +49,9 @@ def in_another_context(stitched: Stitched) -> set[int]:
     }
 
 
-def displaced(stitched: Stitched) -> set[int]:
+def off_context(stitched: Stitched) -> set[int]:
     mask, start = stitched.loss_mask, stitched.response_start
-    spans = (range(a, b) for a, b in stitched.displaced)
+    spans = (range(a, b) for a, b in stitched.off_context)
     return {at for span in spans for at in span if mask[at - start]}
 
 
@@ -83,20 +83,22 @@ def episode(random: Random, kit: str) -> list[Turn]:
 
 @kits
 @given(seed=st.integers(0, 2**32))
-def test_every_token_after_a_changed_context_is_displaced_and_no_other(kit: str, seed: int) -> None:
+def test_every_token_after_a_change_is_off_context_and_no_other(
+    kit: str, seed: int
+) -> None:
     codec, _ = KITS[kit]
     (stitched,) = stitch(episode(Random(seed), kit), codec)
     assert stitched.ended_by is None
-    assert in_another_context(stitched) == displaced(stitched)
+    assert in_another_context(stitched) == off_context(stitched)
 
 
 @kits
-def test_a_study_of_many_episodes_finds_no_displaced_token_unflagged(kit: str) -> None:
-    """With `<` in `displaced`, 37 of 60 episodes of Qwen ids had tokens that were not flagged."""
+def test_a_study_of_many_episodes_finds_no_token_off_its_context_unflagged(kit: str) -> None:
+    """With `<` in `off_context`, 37 of 60 episodes of Qwen ids had tokens that were not flagged."""
     codec, _ = KITS[kit]
     found = [stitch(episode(Random(seed), kit), codec)[0] for seed in range(60)]
-    assert sum(bool(displaced(stitched)) for stitched in found) > 30, "the study changes contexts"
-    assert not any(in_another_context(stitched) - displaced(stitched) for stitched in found)
+    assert sum(bool(off_context(stitched)) for stitched in found) > 30, "the study changes contexts"
+    assert not any(in_another_context(stitched) - off_context(stitched) for stitched in found)
 
 
 def stitched_as(emitted: Sequence[int], rendered: Sequence[int]) -> Stitched:
@@ -113,15 +115,17 @@ def stitched_as(emitted: Sequence[int], rendered: Sequence[int]) -> Stitched:
         ("<tool_call>go</tool_call>\n", "<tool_call>go</tool_call>"),
     ],
 )
-def test_what_follows_ids_that_the_template_drops_is_displaced(emitted: str, rendered: str) -> None:
+def test_what_follows_ids_that_a_template_drops_is_off_context(
+    emitted: str, rendered: str
+) -> None:
     """A deletion leaves nothing that was adopted; what follows begins where it was."""
     stitched = stitched_as(encode(emitted + "<|im_end|>"), encode(rendered + "<|im_end|>"))
     (divergence,) = stitched.divergences
     assert divergence.rendered_ids == ()
-    (start, end), *_ = stitched.displaced
+    (start, end), *_ = stitched.off_context
     assert start == divergence.index
     assert stitched.tokens[end - 1] == IM_END
-    assert in_another_context(stitched) == displaced(stitched)
+    assert in_another_context(stitched) == off_context(stitched)
 
 
 def test_a_scaffold_newline_that_a_sampled_blank_takes_over_carries_no_loss() -> None:
@@ -136,7 +140,7 @@ def test_a_scaffold_newline_that_a_sampled_blank_takes_over_carries_no_loss() ->
     assert stitched.response_start == at
     assert stitched.loss_mask[:5] == (0, 1, 1, 1, 1)
     assert stitched.ledger.resynced == 1
-    assert in_another_context(stitched) == displaced(stitched)
+    assert in_another_context(stitched) == off_context(stitched)
 
 
 def test_an_older_divergence_moves_with_changes_on_both_sides_of_it() -> None:
@@ -158,4 +162,4 @@ def test_an_older_divergence_moves_with_changes_on_both_sides_of_it() -> None:
     for divergence in stitched.divergences:
         stop = divergence.index + len(divergence.rendered_ids)
         assert stitched.tokens[divergence.index : stop] == divergence.rendered_ids
-    assert in_another_context(stitched) == displaced(stitched)
+    assert in_another_context(stitched) == off_context(stitched)

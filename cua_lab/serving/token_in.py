@@ -75,7 +75,7 @@ class TemplateRenderer:
 
 
 @dataclass(frozen=True, slots=True)
-class ExactContinuation:
+class TokenIn:
     """How to go on from ids on record."""
 
     renderer: Renderer
@@ -116,17 +116,17 @@ class ExactContinuation:
             changed = next(i for i, m in enumerate(history) if messages[i : i + 1] != [m])
             raise LabError(
                 f"message {changed} of the history changed since the last turn, so the ids on"
-                " record cannot be continued; turn exact continuation off for this agent"
+                " record cannot be continued; set agent.token_in to false"
             )
         if len(messages) <= kept or messages[kept].get("role") != "assistant":
-            raise LabError("exact continuation expects the last answer after the history")
+            raise LabError("token-in mode expects the last answer after the history")
         before = self.renderer.text(messages[: kept + 1], tools, ask=False)
         whole = self.renderer.text(messages, tools, ask=True)
         if not whole.startswith(before) or END not in before:
             at = next((i for i, (a, b) in enumerate(zip(before, whole, strict=False)) if a != b), 0)
             raise LabError(
                 "the chat template renders the history another way once messages follow"
-                f" ({before[at : at + 40]!r} becomes {whole[at : at + 40]!r}); exact continuation"
+                f" ({before[at : at + 40]!r} becomes {whole[at : at + 40]!r}); token-in mode"
                 " needs a template that keeps its prefix"
             )
         after_answer = before[before.rindex(END) + len(END) :]
@@ -186,10 +186,10 @@ class ExactContinuation:
         }
 
 
-def continuation_of(policy: Any) -> ExactContinuation:
+def token_in_of(policy: Any) -> TokenIn:
     """For a `cua_lab.policy.policy.Policy`."""
     codec = codec_from_tokenizer(policy.tokenizer)
-    return ExactContinuation(TemplateRenderer(policy.tokenizer), codec, policy.vocab_size)
+    return TokenIn(TemplateRenderer(policy.tokenizer), codec, policy.vocab_size)
 
 
 def one_pad_per_image(ids: Sequence[int], pad: int | None) -> list[int]:
@@ -211,7 +211,9 @@ def image_urls(messages: Sequence[Message]) -> list[str]:
 def sampling_params(asked: Mapping[str, Any]) -> dict[str, Any]:
     """The chat request's sampling options by their native names."""
     if asked.get("n") not in (None, 1):
-        raise LabError(f"n={asked['n']} has no exact continuation; ask for one answer a turn")
+        raise LabError(
+            f"n={asked['n']} is not possible in token-in mode; ask for one answer a turn"
+        )
     same = {name: asked[name] for name in _SAME_NAME if asked.get(name) is not None}
     renamed = {new: asked[old] for old, new in _SAMPLING.items() if asked.get(old) is not None}
     return same | renamed
