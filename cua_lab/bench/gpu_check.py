@@ -30,7 +30,7 @@ from cua_lab.training.batching import MicroBatch
 from cua_lab.training.hardware import CARDS, memory_of, passes_of, real_config
 from cua_lab.training.learner import Learner
 from cua_lab.training.ranks import ALONE, Ranks
-from cua_lab.training.shares import Part, Piece, shares
+from cua_lab.training.shares import Minibatch, Piece, shares
 from cua_lab.training.updates import Updates
 
 GRID = (1, 20, 26)
@@ -168,7 +168,7 @@ def random_policy(size: str, settings: TrainerSettings) -> Policy:
     return Policy(network, nothing, nothing, "qwen3_vl", "0-1000", (), (), "random")
 
 
-def made_up(learner: Learner, rows: int, length: int) -> Part:
+def made_up(learner: Learner, rows: int, length: int) -> Minibatch:
     """Sequences of a screenshot and random ids, each a forward pass of its own; what the engine
     would have said of them is what the policy says before the first update."""
     policy = learner.policy

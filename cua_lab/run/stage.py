@@ -105,7 +105,7 @@ class StageRun:
     """`None` where nothing is imitated."""
     ranks: Ranks = ALONE
     """The processes that learn with this one."""
-    seen: list[tuple[bytes, ...]] = field(default_factory=list)
+    eval_screenshots: list[tuple[bytes, ...]] = field(default_factory=list)
     """Screenshots of the last evaluation's episodes."""
 
     @classmethod
@@ -284,22 +284,22 @@ class StageRun:
             ahead = Ahead(tuple(await self._play(self.setup.training_plans(step))), step)
         episodes, lag = list(ahead.episodes), step - ahead.weights
         made = [self.samples(episode) for episode in episodes]
-        samples = [sample for parts in made for sample in parts]
+        samples = [sample for sequences in made for sample in sequences]
         episodes = self._judged(episodes, made)
         graded.see(episodes, f"{self.setup.stage.name}, GRPO step {step + 1}")
         metrics, following = await self._train(trainer, samples, lag)
         progressed()
         self._serve(trainer)
-        seen = measure(episodes)
+        measured = measure(episodes)
         self.tally.add_samples(samples)
         self.tally.add_step(metrics)
         record = self._record("grpo", metrics.step)
         found = {
-            "success": _mean(seen.success),
-            "valid_tool_calls": _mean(seen.valid_tool_calls),
-            "keys_per_turn": _mean(seen.keys_per_turn),
-            "cells_read": _mean(seen.cells_read),
-            "screens_read": _mean(seen.screens_read),
+            "success": _mean(measured.success),
+            "valid_tool_calls": _mean(measured.valid_tool_calls),
+            "keys_per_turn": _mean(measured.keys_per_turn),
+            "cells_read": _mean(measured.cells_read),
+            "screens_read": _mean(measured.screens_read),
             **gate_record(episodes),
         } | ({"staleness": lag} if self.setup.stage.grpo.ahead else {})
         line = make_step(record | metrics.record(timing=False) | found)
@@ -314,14 +314,15 @@ class StageRun:
         self._record_episodes(episodes, "grpo", metrics.step)
         if metrics.step == self.setup.stage.grpo.steps:
             self._save_viewer(episodes, samples)
-        valid = "?" if seen.valid_tool_calls is None else f"{seen.valid_tool_calls.mean:.2f}"
+        share = measured.valid_tool_calls
+        valid = "?" if share is None else f"{share.mean:.2f}"
         return {"reward": f"{metrics.reward_mean:.3f}", "valid": valid}, following
 
     def _judged(self, episodes: list[Episode], made: Sequence[Sequence[Sample]]) -> list[Episode]:
         """The episodes for the records: one that training wrote off is a failed one."""
         judged = [
-            as_failed(episode, parts[0].reason) if parts[0].status == "failed" else episode
-            for episode, parts in zip(episodes, made, strict=True)
+            as_failed(episode, sequences[0].reason) if sequences[0].status == "failed" else episode
+            for episode, sequences in zip(episodes, made, strict=True)
         ]
         self.tally.correct_episodes(episodes, judged)
         return judged
@@ -366,7 +367,7 @@ class StageRun:
             episodes = await self._play(plans, part="eval")
         self._record_episodes(episodes, phase, None, pictured=self._pictured(episodes, phase))
         check_graded(episodes, f"{self.setup.stage.name}, {phase}")
-        self.seen = [episode.screenshots for episode in episodes if episode.screenshots]
+        self.eval_screenshots = [episode.screenshots for episode in episodes if episode.screenshots]
         return measure(episodes)
 
     async def _ablation(self, name: str) -> Measured:
@@ -393,15 +394,17 @@ class StageRun:
 
         A resumed run has not kept them; playing the same plans again gives the same ones.
         """
-        if not self.seen:
+        if not self.eval_screenshots:
             episodes = await self._play(plans, part="eval")
-            self.seen = [episode.screenshots for episode in episodes if episode.screenshots]
-        seen = self.seen
-        order = list(range(len(seen)))
+            self.eval_screenshots = [
+                episode.screenshots for episode in episodes if episode.screenshots
+            ]
+        screens = self.eval_screenshots
+        order = list(range(len(screens)))
         Random(derive_seed(self.setup.seed, "shuffle")).shuffle(order)
         place = {index: position for position, index in enumerate(order)}
         return {
-            plan.id: seen[order[(place[index % len(seen)] + 1) % len(seen)]]
+            plan.id: screens[order[(place[index % len(screens)] + 1) % len(screens)]]
             for index, plan in enumerate(plans)
         }
 

@@ -317,11 +317,11 @@ def _backward(policy: Policy, batch: Sequence[SftExample], lanes: Lanes) -> tupl
 
 
 def by_length(batch: Sequence[SftExample], count: int) -> list[list[SftExample]]:
-    """The batch in `count` parts of as many rows, the longest together: little is padded."""
+    """`count` micro-batches of as many rows each, the longest together: little is padded."""
     ordered = sorted(batch, key=lambda item: -len(item.example.ids))
     bounds = [len(ordered) * part // count for part in range(count + 1)]
-    parts = [ordered[first:last] for first, last in pairwise(bounds)]
-    return [part for part in parts if part]
+    micro_batches = [ordered[first:last] for first, last in pairwise(bounds)]
+    return [part for part in micro_batches if part]
 
 
 def sft_loss(policy: Policy, batch: Sequence[SftExample]) -> tuple[torch.Tensor, int]:

@@ -83,9 +83,7 @@ def episode(random: Random, kit: str) -> list[Turn]:
 
 @kits
 @given(seed=st.integers(0, 2**32))
-def test_every_token_after_a_change_is_off_context_and_no_other(
-    kit: str, seed: int
-) -> None:
+def test_every_token_after_a_change_is_off_context_and_no_other(kit: str, seed: int) -> None:
     codec, _ = KITS[kit]
     (stitched,) = stitch(episode(Random(seed), kit), codec)
     assert stitched.ended_by is None
@@ -115,9 +113,7 @@ def stitched_as(emitted: Sequence[int], rendered: Sequence[int]) -> Stitched:
         ("<tool_call>go</tool_call>\n", "<tool_call>go</tool_call>"),
     ],
 )
-def test_what_follows_ids_that_a_template_drops_is_off_context(
-    emitted: str, rendered: str
-) -> None:
+def test_what_follows_ids_that_a_template_drops_is_off_context(emitted: str, rendered: str) -> None:
     """A deletion leaves nothing that was adopted; what follows begins where it was."""
     stitched = stitched_as(encode(emitted + "<|im_end|>"), encode(rendered + "<|im_end|>"))
     (divergence,) = stitched.divergences
