@@ -38,7 +38,7 @@ TOGETHER = ("tests/browser/", "tests/lessons/", "tests/miles/", "tests/run/")
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--browser-reruns", type=int, default=0, help="tries more of a failed test of a real browser"
+        "--browser-reruns", type=int, default=0, help="more tries of a test that drives a browser"
     )
 
 
