@@ -75,7 +75,7 @@ def test_the_summary_has_every_field_of_the_contract_and_each_is_measured(smoke_
 
 def test_engine_and_trainer_agree_and_the_first_ratio_is_one(smoke_run: Path) -> None:
     summary = json.loads((smoke_run / "summary.json").read_text())
-    assert 0 < summary["logprob_gap_max"] <= 1e-5
+    assert summary["logprob_gap_max"] <= 1e-5  # 0.0 with attention in float64 on both sides
     assert summary["first_ratio_max_error"] == 0
 
 
