@@ -43,8 +43,8 @@ async def run_recipe(recipe: Recipe, folder: RunFolder, *, ranks: Ranks = ALONE)
     torch.set_num_threads(recipe.run.threads)
     check_launch(recipe, ranks)
     setups = [build_stage(recipe, stage) for stage in recipe.stages]  # all mistakes before any work
-    for setup in setups:
-        demonstrator_of(setup)
+    for context in setups:
+        demonstrator_of(context)
     with folder.begin() as held, watchdog(recipe.run.watchdog_minutes):
         progress = recover(recipe, held)
         held.write("config.yaml", dump_recipe(recipe))
@@ -83,24 +83,24 @@ async def _play_stages(
     ranks: Ranks,
 ) -> None:
     """Each stage in its turn: played here, or taken over from the process that plays it."""
-    left = [setup for setup in setups if not is_finished(setup.stage, progress)]
-    for setup in setups:
-        if setup not in left:
-            clear_stage(folder, setup.stage.name)
+    left = [context for context in setups if not is_finished(context.stage, progress)]
+    for context in setups:
+        if context not in left:
+            clear_stage(folder, context.stage.name)
     not_begun = [s.stage.name for s in left if not progress.stage(s.stage.name).warm]
     with StageProcesses(recipe, folder, not_begun) as beside, telling(beside.told):
-        for setup in left:
-            name = setup.stage.name
+        for context in left:
+            name = context.stage.name
             if beside.apart(name):
                 await beside.take_over(name, progress)
             else:
-                await beside.play_here(name, partial(_play_here, setup, folder, progress, ranks))
+                await beside.play_here(name, partial(_play_here, context, folder, progress, ranks))
 
 
 async def _play_here(
-    setup: StageContext, folder: RunFolder, progress: Progress, ranks: Ranks
+    context: StageContext, folder: RunFolder, progress: Progress, ranks: Ranks
 ) -> None:
-    run = StageRun.open(setup, folder, progress, ranks)
+    run = StageRun.open(context, folder, progress, ranks)
     with objects_set_aside():
         await run.run()
 

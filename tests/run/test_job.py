@@ -164,7 +164,7 @@ def played(path: Path, stage: str, concurrency: int) -> list[Episode]:
     folder = RunFolder(path)
     run = StageRun.open(build_stage(recipe, recipe.stage(stage)), folder, Progress.load(folder))
     try:
-        return asyncio.run(run.worker.play(run.setup.training_plans(0)))
+        return asyncio.run(run.worker.play(run.context.training_plans(0)))
     finally:
         run.engine.close()
 
@@ -203,7 +203,7 @@ def test_a_dead_screen_is_a_failure_that_leaves_its_siblings_alone(
 
     monkeypatch.setattr(ComputerTool, "screenshot", dies_once)
     try:
-        episodes = asyncio.run(run.worker.play(run.setup.training_plans(0)))
+        episodes = asyncio.run(run.worker.play(run.context.training_plans(0)))
         samples = [sample for episode in episodes for sample in run.samples(episode)]
     finally:
         run.engine.close()
