@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from cua_lab.demonstrators import players_of
-from cua_lab.demonstrators.demos import PromptContext
+from cua_lab.demonstrators.demos import DemoRequest, PromptContext
 from cua_lab.demonstrators.own_players import _said, app_players
 from cua_lab.demonstrators.trial_play import try_out
 from cua_lab.desktop.apps import Game2048
@@ -69,13 +69,26 @@ def test_its_recipe_builds_a_stage_with_its_demonstrator(lamps: Path) -> None:
     assert demo.images[0].size == (96, 96)
 
 
+def asked(
+    template: str, options: dict | None = None, *, side: int, turns: int = 1, seed: int = 0
+) -> DemoRequest:
+    """Demonstrations on a square screen."""
+    sides = {"width": side, "height": side}
+    return DemoRequest(
+        template,
+        PromptContext(None, ()),
+        sides,
+        options or {},
+        space="0-1000",
+        max_keys=20,
+        turns=turns,
+        seed=seed,
+    )
+
+
 def test_a_demonstration_is_a_function_of_its_number(lamps: Path) -> None:
     make = players_of(env_package(lamps)).demonstrator
-    arguments = {"space": "0-1000", "max_keys": 20, "turns": 1, "seed": 5}
-    sides = {"width": 96, "height": 96}
-    player, again = (
-        make("put-out", PromptContext(None, ()), sides, {}, **arguments) for _ in range(2)
-    )
+    player, again = (make(asked("put-out", side=96, seed=5)) for _ in range(2))
     for index in (7, 2, 7):
         assert player(index).messages == again(index).messages
     assert player(1).messages != player(2).messages
@@ -84,8 +97,7 @@ def test_a_demonstration_is_a_function_of_its_number(lamps: Path) -> None:
 def test_an_unknown_option_of_the_player_is_named(lamps: Path) -> None:
     make = players_of(env_package(lamps)).demonstrator
     with pytest.raises(LabError, match="takes noise; got nose"):
-        make("put-out", PromptContext(None, ()), {"width": 96, "height": 96}, {"nose": 1},
-             space="0-1000", max_keys=20, turns=1, seed=0)  # fmt: skip
+        make(asked("put-out", {"nose": 1}, side=96))
 
 
 def test_a_player_of_several_turns_drives_the_app() -> None:
@@ -100,9 +112,7 @@ def test_a_player_of_several_turns_drives_the_app() -> None:
         instruction = "Play."
 
     make = app_players(Game, show, keyboard=True).demonstrator
-    player = make("2048", PromptContext(None, ()), {"width": 128, "height": 128}, {},
-                  space="0-1000", max_keys=1, turns=4, seed=0)  # fmt: skip
-    demo = player(0)
+    demo = make(asked("2048", side=128, turns=4))(0)
     assert len(seen) == 3
     assert seen[0] != seen[1]
     assert len(demo.images) == 2, "the screen before each of the two calls"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 
+from cua_lab.demonstrators.demos import SCREEN
 from cua_lab.stitching.codec import TableCodec
 
 CONTROL = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>")
@@ -57,7 +58,7 @@ def episode(
 
 
 def _screen(say: Vocabulary, visual: int) -> list[int]:
-    before = say("\n", "<|im_start|>", "user", "\n", "Tool returned the following:")
+    before = say("\n", "<|im_start|>", "user", "\n", SCREEN)
     image = say("<|vision_start|>", *["<|image_pad|>"] * visual, "<|vision_end|>")
     return [*before, *image, *say("<|im_end|>", "\n", "<|im_start|>", "assistant", "\n")]
 

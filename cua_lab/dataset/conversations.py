@@ -31,7 +31,7 @@ from cua_lab.errors import LabError
 Message = dict[str, Any]
 TOOL = "computer"
 DONE = "Tool executed successfully"
-"""HUD's tool message; the article has none between two turns."""
+"""HUD's tool message for a result that is an image; the article has none between two turns."""
 SCROLL_CLICKS, MOST_CLICKS = 3, 30
 """Wheel clicks where a sample does not say how many, and the most that the tool takes."""
 _FENCE = re.compile(r"```json\s*\n(.*?)\n\s*```", re.DOTALL)

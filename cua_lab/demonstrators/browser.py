@@ -19,7 +19,7 @@ from cua_lab.play.episode import play
 from cua_lab.play.scripted import ScriptedTransport
 
 if TYPE_CHECKING:
-    from cua_lab.demonstrators.demos import Demo, GamePlayer, PromptContext
+    from cua_lab.demonstrators.demos import Demo, DemoRequest, GamePlayer
     from cua_lab.demonstrators.demos import Demonstrator as Demonstrator
     from cua_lab.desktop.chromium import ChromiumDesktop
 
@@ -56,26 +56,15 @@ class RecordedGame:
         )
         if episode.status == "failed":
             raise LabError(f"demonstration {index} of 2048 failed: {episode.error}")
-        return demo_of(player.scene, player.task, episode)
+        return demo_of(player.prompt, player.task, episode)
 
 
-def demonstrator(
-    template: str,
-    scene: PromptContext,
-    args: Mapping[str, Any],
-    options: Mapping[str, Any],
-    *,
-    space: str,
-    max_keys: int,
-    turns: int,
-    seed: int,
-) -> Demonstrator:
+def demonstrator(asked: DemoRequest) -> Demonstrator:
     """The player of `2048-score`, recorded; `options` are those of `GamePlayer`."""
-    if template != "2048-score":
-        raise LabError(f"nobody demonstrates {template!r} in a browser, only 2048-score")
-    player: Any = lab.demonstrator(
-        template, scene, args, options, space=space, max_keys=max_keys, turns=turns, seed=seed
-    )
+    if asked.template != "2048-score":
+        raise LabError(f"nobody demonstrates {asked.template!r} in a browser, only 2048-score")
+    player: Any = lab.demonstrator(asked)
+    args = asked.args
     page = page_url("2048") if args["keep_page"] else None
     game = RecordedGame(player, args)
     return Recorder(game.record, ((args["width"], args["height"]), 1.0), page=lambda _: page)

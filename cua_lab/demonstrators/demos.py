@@ -11,13 +11,14 @@ The players are weak on purpose: a policy warmed up on perfect play leaves GRPO 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from PIL import Image
 
-from cua_lab.computer.coordinates import View
+from cua_lab.computer.coordinates import Space, View
+from cua_lab.dataset.conversations import DONE
 from cua_lab.desktop.apps import boards2048
 from cua_lab.desktop.apps.game2048 import Game2048
 from cua_lab.desktop.apps.targets import Targets
@@ -33,8 +34,6 @@ from cua_lab.policy.template import render_text
 from cua_lab.policy.tokenizer import Corpus, phrases_of, train_tokenizer
 
 Message = dict[str, Any]
-RESULT = "Tool executed successfully"
-"""What HUD writes for a tool result that is only an image."""
 SCREEN = "Tool returned the following:"
 """What HUD writes before the image of a tool result."""
 KEYS = ("left", "right", "up", "down")
@@ -50,6 +49,24 @@ class PromptContext:
     """The tool schemas it offers, as on the wire."""
     first_screenshot: bool = True
     """Whether the task comes with a screenshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoRequest:
+    """What a warm-up asks of `players.demonstrator`: demonstrations of which task, for whom."""
+
+    template: str
+    prompt: PromptContext
+    args: Mapping[str, Any]
+    """Of the task."""
+    options: Mapping[str, Any]
+    """A recipe's `sft.player`: what this player can be told, such as its noise."""
+    space: Space
+    max_keys: int
+    """Keys of one call, at most."""
+    turns: int
+    """Of an episode, at most."""
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +94,14 @@ def png_of(image: Image.Image) -> bytes:
 class _Conversation:
     """Builds a demo message by message, in HUD's shape."""
 
-    def __init__(self, scene: PromptContext, task: str, screen: Image.Image) -> None:
-        self._scene = scene
+    def __init__(self, prompt: PromptContext, task: str, screen: Image.Image) -> None:
+        self._prompt = prompt
         self._messages: list[Message] = []
         self._images: list[Image.Image] = []
-        if scene.system is not None:
-            self._messages.append({"role": "system", "content": scene.system})
+        if prompt.system is not None:
+            self._messages.append({"role": "system", "content": prompt.system})
         self._messages.append({"role": "user", "content": [{"type": "text", "text": task}]})
-        if scene.first_screenshot:
+        if prompt.first_screenshot:
             self._show(screen)
         else:
             self.call({"action": "screenshot"})
@@ -102,20 +119,20 @@ class _Conversation:
 
     def result(self, screen: Image.Image) -> None:
         call = self._messages[-1]["tool_calls"][0]["id"]
-        self._messages.append({"role": "tool", "tool_call_id": call, "content": RESULT})
+        self._messages.append({"role": "tool", "tool_call_id": call, "content": DONE})
         text = {"type": "text", "text": SCREEN}
         self._messages.append({"role": "user", "content": [text]})
         self._show(screen)
 
     def demo(self) -> Demo:
-        return Demo(tuple(self._messages), tuple(self._images), self._scene.tools)
+        return Demo(tuple(self._messages), tuple(self._images), self._prompt.tools)
 
 
 @dataclass(frozen=True, slots=True)
 class ClickPlayer:
     """Clicks near the middle of the target; one turn."""
 
-    scene: PromptContext
+    prompt: PromptContext
     level: int = 1
     width: int = 128
     height: int = 128
@@ -140,7 +157,7 @@ class ClickPlayer:
         point = self.view.from_screen(
             _jitter(rng, x, self.width, self.noise), _jitter(rng, y, self.height, self.noise)
         )
-        talk = _Conversation(self.scene, app.instruction, app.draw())
+        talk = _Conversation(self.prompt, app.instruction, app.draw())
         said = things_thought(app.things, app.target, app.size) if self.think else ""
         talk.call({"action": "click", "x": point[0], "y": point[1]}, said)
         return talk.demo()
@@ -165,7 +182,7 @@ def _jitter(rng: random.Random, centre: int, size: int, noise: float) -> int:
 class GamePlayer:
     """2048 with random directions: mostly few keys per turn, now and then a long list."""
 
-    scene: PromptContext
+    prompt: PromptContext
     task: str
     """The task's text, as the env words it."""
     turns: int = 4
@@ -193,7 +210,7 @@ class GamePlayer:
     def __call__(self, index: int) -> Demo:
         seed, lists = self.script(index)
         app = Game2048(self.width, self.height, seed=seed)
-        talk = _Conversation(self.scene, self.task, app.draw())
+        talk = _Conversation(self.prompt, self.task, app.draw())
         for turn, keys in enumerate(lists):
             if turn:
                 talk.result(app.draw())
@@ -226,7 +243,7 @@ class ReadingPlayer:
     0.6 the demonstrator itself wins every second board of two merges.
     """
 
-    scene: PromptContext
+    prompt: PromptContext
     task: str
     """The task's text, as the env words it."""
     tile: int | None = 64
@@ -252,7 +269,7 @@ class ReadingPlayer:
     def __call__(self, index: int) -> Demo:
         rng = random.Random(f"reading {self.seed} {index}")
         app = self._start(rng.randrange(2**31))
-        talk = _Conversation(self.scene, self.task, app.draw())
+        talk = _Conversation(self.prompt, self.task, app.draw())
         for turn in range(self.keys):
             if turn:
                 talk.result(app.draw())

@@ -16,7 +16,7 @@ class ErrandsPlayer:
     """Clicks near the middle of an open errand; one turn. It never aims at the bar below the list,
     but with some `noise` a click on the last errand lands there."""
 
-    scene: PromptContext
+    prompt: PromptContext
     items: int = 5
     still_open: int = 3
     width: int = 128
@@ -37,6 +37,6 @@ class ErrandsPlayer:
         point = view.from_screen(
             _jitter(rng, x, self.width, self.noise), _jitter(rng, y, self.height, self.noise)
         )
-        talk = _Conversation(self.scene, ERRANDS_PROMPT, app.draw())
+        talk = _Conversation(self.prompt, ERRANDS_PROMPT, app.draw())
         talk.call({"action": "click", "x": point[0], "y": point[1]})
         return talk.demo()

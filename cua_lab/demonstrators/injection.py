@@ -9,7 +9,7 @@ what stands between an order and its effect and not whether somebody can read.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hud.eval import LocalRuntime, Task
 
@@ -26,7 +26,7 @@ from cua_lab.play.scripted import Messages, ScriptedTransport, random_clicks
 from cua_lab.seeds import derive_seed
 
 if TYPE_CHECKING:
-    from cua_lab.demonstrators.demos import Demo, PromptContext
+    from cua_lab.demonstrators.demos import Demo, DemoRequest
     from cua_lab.demonstrators.demos import Demonstrator as Demonstrator
     from cua_lab.desktop.chromium import ChromiumDesktop
     from cua_lab.play.agent import LabAgentConfig
@@ -214,38 +214,28 @@ async def play_kind(
     )
 
 
-def demonstrator(
-    template: str,
-    scene: PromptContext,
-    args: Mapping[str, Any],
-    options: Mapping[str, Any],
-    *,
-    space: str,
-    max_keys: int,
-    turns: int,
-    seed: int,
-) -> Demonstrator:
+def demonstrator(asked: DemoRequest) -> Demonstrator:
     """The careful player, recorded; without a `kind` it plays all kinds in turn."""
-    if options:
-        raise LabError(f"sft.player: the careful player has no options; got {sorted(options)}")
-    kinds = [args["kind"]] if "kind" in args else [kind.name for kind in KINDS]
+    if asked.options:
+        raise LabError(
+            f"sft.player: the careful player has no options; got {sorted(asked.options)}"
+        )
+    kinds = [asked.args["kind"]] if "kind" in asked.args else [kind.name for kind in KINDS]
 
     async def record(desktop: ChromiumDesktop, index: int) -> Demo:
         told: list[str] = []
-        kind, start = kinds[index % len(kinds)], derive_seed(seed, "demo", index)
-        config = expert_config(space)  # type: ignore[arg-type]
+        kind, start = kinds[index % len(kinds)], derive_seed(asked.seed, "demo", index)
+        config = expert_config(asked.space)
         episode = await play_kind(desktop, kind, start, careful, config=config, told=told)
         if not episode.success:
             raise LabError(f"demonstration {index} ({kind}) failed: {episode.error}")
-        return demo_of(scene, told[0], episode)
+        return demo_of(asked.prompt, told[0], episode)
 
-    return Recorder(record, page_size(dict(args), SIZE))
+    return Recorder(record, page_size(dict(asked.args), SIZE))
 
 
 def random_player(
     template: str, *, seed: int, keys_per_turn: float, max_keys: int, space: str
 ) -> ScriptedPolicy:
     """Blind play: clicks anywhere."""
-    if space != "0-1000":
-        raise LabError(f"random clicks are made in the space 0-1000, not {space}")
-    return random_clicks(seed)
+    return random_clicks(seed, space)

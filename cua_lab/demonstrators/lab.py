@@ -6,7 +6,6 @@ Every env package that a recipe trains on has this module with these two functio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cua_lab.demonstrators.demos import ClickPlayer, GamePlayer, ReadingPlayer
@@ -20,59 +19,43 @@ __all__ = ["DEMONSTRATED", "best_blind", "demonstrator", "random_player"]
 
 if TYPE_CHECKING:
     from cua_lab.demonstrators.demos import Demonstrator as Demonstrator
-    from cua_lab.demonstrators.demos import PromptContext
+    from cua_lab.demonstrators.demos import DemoRequest
     from cua_lab.play.scripted import ScriptedPolicy
 
 DEMONSTRATED = ("targets-click", "errands-open", "2048-score", "2048-near-win", "2048-best-merge")
 
 
-def demonstrator(
-    template: str,
-    scene: PromptContext,
-    args: Mapping[str, Any],
-    options: Mapping[str, Any],
-    *,
-    space: str,
-    max_keys: int,
-    turns: int,
-    seed: int,
-) -> Demonstrator:
-    """The player whose demonstrations warm a policy up for `template` with `args`.
-
-    `options` are the recipe's arguments of the player, such as its noise.
-    """
+def demonstrator(asked: DemoRequest) -> Demonstrator:
+    """The player whose demonstrations warm a policy up for a template with its arguments."""
+    template, args, options = asked.template, asked.args, asked.options
+    shared: dict[str, Any] = {"prompt": asked.prompt, "seed": asked.seed}
     size = {name: args[name] for name in ("width", "height") if name in args}
     try:
         if template == "targets-click":
             buttons = args.get("buttons")
             more = () if buttons is None else (("distractors", (buttons - 1, buttons - 1)),)
+            level = args.get("level", 1)
             return ClickPlayer(
-                scene,
-                level=args.get("level", 1),
-                space=space,
-                options=more,
-                seed=seed,
-                **size,
-                **options,
+                level=level, space=asked.space, options=more, **size, **shared, **options
             )
         if template == "errands-open":
             errands = {k: args[k] for k in ("items", "still_open") if k in args}
-            return ErrandsPlayer(scene, space=space, seed=seed, **size, **errands, **options)
+            return ErrandsPlayer(space=asked.space, **size, **errands, **shared, **options)
         if template == "2048-score":
             task = "Play 2048 with the arrow keys. Get a high score."
-            limits = {"max_keys": max_keys} | dict(options)
-            return GamePlayer(scene, task, turns=turns, seed=seed, **size, **limits)
+            limits = {"max_keys": asked.max_keys} | dict(options)
+            return GamePlayer(task=task, turns=asked.turns, **size, **shared, **limits)
         if template in ("2048-near-win", "2048-best-merge"):
             near = template == "2048-near-win"
             keys = args.get("merges", 2) if near else args.get("keys", 1)
             tile = args.get("tile", 64) if near else None
-            if turns < keys:
+            if asked.turns < keys:
                 raise LabError(
                     f"a demonstration of {template} takes one key a turn, {keys} turns;"
-                    f" max_turns is {turns}"
+                    f" max_turns is {asked.turns}"
                 )
             task = best_merge_prompt(keys) if tile is None else near_win_prompt(tile, keys)
-            return ReadingPlayer(scene, task, tile=tile, keys=keys, seed=seed, **size, **options)
+            return ReadingPlayer(task=task, tile=tile, keys=keys, **size, **shared, **options)
     except TypeError as error:
         raise LabError(
             f"sft.player for {template}: {error}; see cua_lab.demonstrators.demos"
@@ -87,7 +70,5 @@ def random_player(
 ) -> ScriptedPolicy:
     """Blind play with the policy's budget: clicks anywhere, or as many random keys per turn."""
     if template in ("targets-click", "errands-open"):
-        if space != "0-1000":
-            raise LabError(f"random clicks are made in the space 0-1000, not {space}")
-        return random_clicks(seed)
+        return random_clicks(seed, space)
     return random_keys(seed, keys_per_turn, at_most=max_keys)

@@ -20,7 +20,7 @@ from cua_lab.play.scripted import random_clicks
 from cua_lab.seeds import derive_seed
 
 if TYPE_CHECKING:
-    from cua_lab.demonstrators.demos import Demo, PromptContext
+    from cua_lab.demonstrators.demos import Demo, DemoRequest, PromptContext
     from cua_lab.demonstrators.demos import Demonstrator as Demonstrator
     from cua_lab.demonstrators.expert_hands import Arguments
     from cua_lab.play.scripted import ScriptedPolicy
@@ -34,7 +34,7 @@ class ExpertPlayer:
 
     def __init__(
         self,
-        scene: PromptContext,
+        prompt: PromptContext,
         args: Mapping[str, Any],
         *,
         space: str,
@@ -43,7 +43,7 @@ class ExpertPlayer:
     ) -> None:
         """`noise` is the standard deviation of where it clicks, as a share of the screen."""
         expert_of(args["page"])  # complains now, not in the middle of a run
-        self._scene, self._args, self._space, self._seed = scene, dict(args), space, seed
+        self._prompt, self._args, self._space, self._seed = prompt, dict(args), space, seed
         self._noise = noise
         self.screen = screen_of(self._args)
 
@@ -62,7 +62,7 @@ class ExpertPlayer:
                 hand=self._hand(index),
             )
             if episode.success or (self._noise and episode.status == "completed"):
-                return demo_of(self._scene, told[0], episode)
+                return demo_of(self._prompt, told[0], episode)
             errors.append(episode.error or f"reward {episode.reward}")
         raise LabError(f"the expert failed {page!r} {ATTEMPTS} times: {'; '.join(errors)}")
 
@@ -78,18 +78,9 @@ class ExpertPlayer:
         return hand
 
 
-def demonstrator(
-    template: str,
-    scene: PromptContext,
-    args: Mapping[str, Any],
-    options: Mapping[str, Any],
-    *,
-    space: str,
-    max_keys: int,
-    turns: int,
-    seed: int,
-) -> Demonstrator:
+def demonstrator(asked: DemoRequest) -> Demonstrator:
     """The expert of the page that `args` name, recorded; `options` may give its `noise`."""
+    args, options, space = asked.args, asked.options, asked.space
     if unknown := set(options) - {"noise"}:
         raise LabError(f"sft.player: MiniWoB++'s experts take noise alone; got {sorted(unknown)}")
     noise = options.get("noise", 0.0)
@@ -98,7 +89,7 @@ def demonstrator(
             f"sft.player.noise is {noise!r} in the space {space}; it is a share of the screen, "
             "from 0 to 1, in the space 0-1000"
         )
-    player = ExpertPlayer(scene, args, space=space, seed=seed, noise=noise)
+    player = ExpertPlayer(asked.prompt, args, space=space, seed=asked.seed, noise=noise)
     page = pages.url(args["page"]) if args["keep_page"] else None
     return Recorder(player.record, player.screen, page=lambda _: page)
 
@@ -107,6 +98,4 @@ def random_player(
     template: str, *, seed: int, keys_per_turn: float, max_keys: int, space: str
 ) -> ScriptedPolicy:
     """Blind play: clicks anywhere."""
-    if space != "0-1000":
-        raise LabError(f"random clicks are made in the space 0-1000, not {space}")
-    return random_clicks(seed)
+    return random_clicks(seed, space)

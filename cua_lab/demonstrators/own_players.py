@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from cua_lab.computer.coordinates import Space, View
+from cua_lab.computer.coordinates import View
 from cua_lab.computer.keys import parse_chord, type_keysyms
-from cua_lab.demonstrators.demos import Demo, PromptContext, _Conversation
+from cua_lab.demonstrators.demos import Demo, DemoRequest, PromptContext, _Conversation
 from cua_lab.demonstrators.expert_play import expert_config
 from cua_lab.demonstrators.recorder import Recorder, demo_of
 from cua_lab.desktop.app import LEFT, App
@@ -54,13 +54,10 @@ def app_players(make: Callable[..., TaskApp], show: Show, *, keyboard: bool = Fa
     """Players of an app: `make(width, height, seed=...)` builds it. With `keyboard`, random play
     presses arrow keys instead of clicking."""
 
-    def demonstrator(
-        template: str, scene: PromptContext, args: Mapping[str, Any], options: Mapping[str, Any],
-        *, space: Space, max_keys: int, turns: int, seed: int,
-    ) -> AppPlayer:  # fmt: skip
-        _check_options(show, options)
-        view = View((args["width"], args["height"]), space=space)
-        return AppPlayer(scene, make, show, dict(args), dict(options), view, turns, seed)
+    def demonstrator(asked: DemoRequest) -> AppPlayer:
+        _check_options(show, asked.options)
+        args, options, view = dict(asked.args), dict(asked.options), _view_of(asked)
+        return AppPlayer(asked.prompt, make, show, args, options, view, asked.turns, asked.seed)
 
     return Players(demonstrator, _at_random(keyboard))
 
@@ -70,17 +67,20 @@ def page_players(
 ) -> Players:
     """Players of a page, recorded in Chromium: `build_on(desktop)` makes the env on a desktop."""
 
-    def demonstrator(
-        template: str, scene: PromptContext, args: Mapping[str, Any], options: Mapping[str, Any],
-        *, space: Space, max_keys: int, turns: int, seed: int,
-    ) -> PageRecorder:  # fmt: skip
-        _check_options(show, options)
-        view = View((args["width"], args["height"]), space=space)
-        whole = dict(args) | {"turns": turns}
-        player = PagePlayer(scene, build_on, template, show, whole, dict(options), view, seed)
+    def demonstrator(asked: DemoRequest) -> PageRecorder:
+        _check_options(show, asked.options)
+        args, options, view = dict(asked.args), dict(asked.options), _view_of(asked)
+        whole = args | {"turns": asked.turns}
+        player = PagePlayer(
+            asked.prompt, build_on, asked.template, show, whole, options, view, asked.seed
+        )
         return PageRecorder(player)
 
     return Players(demonstrator, _at_random(keyboard))
+
+
+def _view_of(asked: DemoRequest) -> View:
+    return View((asked.args["width"], asked.args["height"]), space=asked.space)
 
 
 def near_middle(box: tuple[float, float, float, float], rng: Random, noise: float) -> Call:
@@ -98,7 +98,7 @@ def near_middle(box: tuple[float, float, float, float], rng: Random, noise: floa
 class AppPlayer:
     """Demonstrations on an app, which is drawn and driven here, without a wire."""
 
-    scene: PromptContext
+    prompt: PromptContext
     make: Callable[..., TaskApp]
     show: Show
     args: dict[str, Any]
@@ -111,7 +111,7 @@ class AppPlayer:
         rng = Random(f"own {self.seed} {index}")
         known = {k: v for k, v in self.args.items() if k not in ("turns", "seed")}
         app = self.make(**known, seed=self.start_of(index))
-        talk = _Conversation(self.scene, app.instruction, app.draw())
+        talk = _Conversation(self.prompt, app.instruction, app.draw())
         for turn in range(self.turns):
             call = self.show(app.state(), rng, **self.options)
             if call is None:
@@ -131,7 +131,7 @@ class AppPlayer:
 class PagePlayer:
     """Demonstrations on a page, each a whole episode."""
 
-    scene: PromptContext
+    prompt: PromptContext
     build_on: Callable[[ChromiumDesktop], Environment]
     template: str
     show: Show
@@ -145,7 +145,7 @@ class PagePlayer:
         episode, told = await self.play(desktop, index)
         if episode.status == "failed":
             raise LabError(f"demonstration {index} of {self.template} failed: {episode.error}")
-        return demo_of(self.scene, told, episode)
+        return demo_of(self.prompt, told, episode)
 
     async def play(self, desktop: ChromiumDesktop, index: int) -> tuple[Episode, str]:
         """The episode of demo number `index`, and what its player was told."""
@@ -187,9 +187,7 @@ def _at_random(keyboard: bool) -> Callable[..., ScriptedPolicy]:
     ) -> ScriptedPolicy:
         if keyboard:
             return random_keys(seed, keys_per_turn, at_most=max_keys)
-        if space != "0-1000":
-            raise LabError(f"random clicks are made in the space 0-1000, not {space}")
-        return random_clicks(seed)
+        return random_clicks(seed, space)
 
     return random_player
 

@@ -94,11 +94,11 @@ class Recorder:
             raise failures.exceptions[0] from None  # the others ended with it
 
 
-def demo_of(scene: PromptContext, task: str, episode: Episode) -> Demo:
+def demo_of(prompt: PromptContext, task: str, episode: Episode) -> Demo:
     """An episode as a conversation, without a closing `finish`: the last call has ended it."""
     screens = [read_rgb(png) for png in episode.screenshots]
     calls: list[Any] = [a.arguments for a in episode.actions if a.arguments and a.screenshot]
-    talk = _Conversation(scene, task, screens[0])
+    talk = _Conversation(prompt, task, screens[0])
     for i, call in enumerate(calls):
         talk.call(dict(call))
         if i < len(calls) - 1:

@@ -16,7 +16,7 @@ from cua_lab.computer.config import ToolConfig
 from cua_lab.computer.coordinates import Space
 from cua_lab.computer.schema import tool_schema
 from cua_lab.demonstrators import players_of
-from cua_lab.demonstrators.demos import PromptContext
+from cua_lab.demonstrators.demos import DemoRequest, PromptContext
 from cua_lab.demonstrators.own_players import AppPlayer, PageRecorder
 from cua_lab.desktop.pool import shared_pool
 from cua_lab.errors import LabError
@@ -39,14 +39,16 @@ async def try_out(package: EnvPackage, *, episodes: int = 8) -> tuple[list[Episo
     tool = ToolConfig(coordinate_space=SPACE, **package.tool)
     size = (args["width"], args["height"])
     shown = players.demonstrator(
-        template,
-        PromptContext(system=None, tools=(tool_schema(tool, size),)),
-        args,
-        {},
-        space=SPACE,
-        max_keys=tool.max_keys_per_call,
-        turns=turns,
-        seed=0,
+        DemoRequest(
+            template,
+            PromptContext(system=None, tools=(tool_schema(tool, size),)),
+            args,
+            options={},
+            space=SPACE,
+            max_keys=tool.max_keys_per_call,
+            turns=turns,
+            seed=0,
+        )
     )
     config = LabAgentConfig(model="player", system_prompt=None, tool=tool, max_steps=turns)
     at_random = [

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from cua_lab.errors import LabError
 from cua_lab.serving.in_process import InProcess
 
 Messages = list[dict[str, Any]]
@@ -55,12 +56,14 @@ class ScriptedTransport(InProcess, httpx.AsyncBaseTransport):
         }
 
 
-def random_clicks(seed: int, limit: int = 1000) -> ScriptedPolicy:
-    """Clicks anywhere on the screen, uniformly, in a space of 0..limit."""
+def random_clicks(seed: int, space: str = "0-1000") -> ScriptedPolicy:
+    """Clicks anywhere on the screen, uniformly, in the space 0-1000; refuses another one."""
+    if space != "0-1000":
+        raise LabError(f"random clicks are made in the space 0-1000, not {space}")
     random = Random(seed)
 
     def player(_: Messages) -> dict[str, Any]:
-        return {"action": "click", "x": random.randint(0, limit), "y": random.randint(0, limit)}
+        return {"action": "click", "x": random.randint(0, 1000), "y": random.randint(0, 1000)}
 
     return player
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cua_lab.computer.schema import tool_schema
 from cua_lab.demonstrators import players_of
-from cua_lab.demonstrators.demos import PromptContext, corpus_of
+from cua_lab.demonstrators.demos import DemoRequest, PromptContext, corpus_of
 from cua_lab.demonstrators.recorder import Recorder
 from cua_lab.demonstrators.trajectories import Trajectories
 from cua_lab.env_package import EnvPackage, env_package
@@ -227,7 +227,7 @@ def _template_args(
     return {**defaults, **with_args(template(), args)}
 
 
-def scene_of(context: StageContext) -> PromptContext:
+def prompt_context_of(context: StageContext) -> PromptContext:
     """What the agent says around every conversation, for the demonstrations."""
     args, tool = context.variants[0].args, context.stage.tool
     if tool.coordinate_space == "pixels" and not {"width", "height"} <= set(args):
@@ -249,20 +249,22 @@ def demonstrator_of(context: StageContext) -> Demonstrator | None:
     """
     stage = context.stage
     if stage.sft.trajectories is not None:
-        return Trajectories.read(stage.sft.trajectories, scene_of(context).tools)
+        return Trajectories.read(stage.sft.trajectories, prompt_context_of(context).tools)
     if stage.sft.steps == 0 and context.package.players is None:
         return None
     players = players_of(context.package)
     each: list[Demonstrator] = [
         players.demonstrator(
-            variant.template,
-            scene_of(context),
-            variant.args,
-            {**stage.sft.player, **({"think": stage.sft.think} if stage.sft.think else {})},
-            space=stage.tool.coordinate_space,
-            max_keys=stage.tool.max_keys_per_call,
-            turns=variant.args.get("turns", stage.agent.max_turns),
-            seed=derive_seed(context.seed, stage.name, "demonstrations"),
+            DemoRequest(
+                variant.template,
+                prompt_context_of(context),
+                variant.args,
+                {**stage.sft.player, **({"think": stage.sft.think} if stage.sft.think else {})},
+                space=stage.tool.coordinate_space,
+                max_keys=stage.tool.max_keys_per_call,
+                turns=variant.args.get("turns", stage.agent.max_turns),
+                seed=derive_seed(context.seed, stage.name, "demonstrations"),
+            )
         )
         for variant in context.variants
     ]

@@ -12,7 +12,7 @@ from cua_lab.computer.settling import QuietFramebuffer
 from cua_lab.demonstrators import browser as browser_players
 from cua_lab.demonstrators import lab as lab_players
 from cua_lab.demonstrators import recorder
-from cua_lab.demonstrators.demos import PromptContext
+from cua_lab.demonstrators.demos import DemoRequest, PromptContext
 from cua_lab.demonstrators.expert_play import expert_config
 from cua_lab.desktop.apps import Todo
 from cua_lab.desktop.apps.transcripts import board_transcript
@@ -97,14 +97,16 @@ def test_demonstrations_are_the_labs_games_on_the_pages_screens(monkeypatch) -> 
     args = {"width": 128, "height": 128, "target": 1000, "keep_page": True}
     players = [
         room.demonstrator(
-            "2048-score",
-            PromptContext(None, ()),
-            args,
-            {},
-            space="0-1000",
-            max_keys=20,
-            turns=2,
-            seed=0,
+            DemoRequest(
+                "2048-score",
+                PromptContext(None, ()),
+                args,
+                options={},
+                space="0-1000",
+                max_keys=20,
+                turns=2,
+                seed=0,
+            )
         )
         for room in (browser_players, lab_players)
     ]

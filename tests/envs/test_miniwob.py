@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from cua_lab.demonstrators import recorder
-from cua_lab.demonstrators.demos import PromptContext
+from cua_lab.demonstrators.demos import DemoRequest, PromptContext
 from cua_lab.demonstrators.expert_play import expert_config, play_expert
 from cua_lab.demonstrators.experts import EXPERTS, UNSOLVED
 from cua_lab.demonstrators.miniwob import demonstrator
@@ -208,14 +208,16 @@ def test_options_that_no_expert_takes_are_refused(options) -> None:
 def expert_player(**options):
     args = {"page": "click-test-2", "width": 160, "height": 210, "keep_page": True}
     return demonstrator(
-        "miniwob",
-        PromptContext(None, ()),
-        args,
-        options,
-        space="0-1000",
-        max_keys=1,
-        turns=1,
-        seed=0,
+        DemoRequest(
+            "miniwob",
+            PromptContext(None, ()),
+            args,
+            options,
+            space="0-1000",
+            max_keys=1,
+            turns=1,
+            seed=0,
+        )
     )
 
 

@@ -14,8 +14,8 @@ from cua_lab.training import warmup as real
 
 def demos(player: ClickPlayer) -> list[Demo]:
     """One turn, and three turns with four screenshots' worth of history."""
-    scene = PromptContext(system="Use the screen.", tools=player.scene.tools)
-    game = GamePlayer(scene, "Play.", turns=3, width=96, height=96)
+    prompt = PromptContext(system="Use the screen.", tools=player.prompt.tools)
+    game = GamePlayer(prompt, "Play.", turns=3, width=96, height=96)
     assert Game2048(96, 96).size == (96, 96)
     return [player(0), player(1), game(0), game(1)]
 

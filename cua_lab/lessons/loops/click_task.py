@@ -25,9 +25,9 @@ FRESH = 1_000_000
 
 def click_player() -> ClickPlayer:
     """Demonstrates the task: clicks a little beside the button's middle."""
-    scene = PromptContext(system=None, tools=(tool_schema(TOOL, (SIDE, SIDE)),))
+    prompt = PromptContext(system=None, tools=(tool_schema(TOOL, (SIDE, SIDE)),))
     alone = (("distractors", (0, 0)), ("box_width", (32, 40)), ("box_height", (32, 40)))
-    return ClickPlayer(scene, width=SIDE, height=SIDE, noise=0.08, options=alone)
+    return ClickPlayer(prompt, width=SIDE, height=SIDE, noise=0.08, options=alone)
 
 
 def grade(player: ClickPlayer, start: int, answer: str) -> float:

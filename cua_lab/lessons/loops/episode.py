@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from cua_lab.computer.config import ToolConfig
 from cua_lab.computer.schema import Call, CallError, parse_call, tool_schema, view_of
-from cua_lab.demonstrators.demos import RESULT, SCREEN, corpus_of
+from cua_lab.dataset.conversations import DONE
+from cua_lab.demonstrators.demos import SCREEN, corpus_of
 from cua_lab.desktop.app import App
 from cua_lab.envs.lab.grading import click_distance
 from cua_lab.lessons.loops.click_task import FRESH, TOOL, click_player
@@ -82,10 +82,10 @@ def play(
         _send(call, app)
         calls.append(call)
         screens.append(app.draw())
-        function: dict[str, Any] = {"name": "computer", "arguments": arguments}
+        made = {"function": {"name": "computer", "arguments": arguments}}
         messages += [
-            {"role": "assistant", "content": said.text, "tool_calls": [{"function": function}]},
-            {"role": "tool", "content": RESULT},
+            {"role": "assistant", "content": said.text, "tool_calls": [made]},
+            {"role": "tool", "content": DONE},
             {"role": "user", "content": [{"type": "text", "text": SCREEN}, image]},
         ]
     return Episode(tuple(kept), tuple(calls))
