@@ -6,6 +6,7 @@ Invariant: a check that is not `ok` always carries a fix. Only `fail` stops anyt
 
 from __future__ import annotations
 
+import importlib.metadata
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,3 +26,11 @@ class Check:
     def __post_init__(self) -> None:
         if self.status != "ok" and not self.fix:
             raise ValueError(f"check {self.name!r} is {self.status} but says no fix")
+
+
+def installed_version(name: str) -> str | None:
+    """The version of an installed distribution; `None` where it is not installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from cua_lab.checks import Check
+from cua_lab.checks import Check, installed_version
 from cua_lab.errors import LabError
 
 MIN_MEMORY_GIB = 4.0
@@ -73,29 +73,22 @@ def packages() -> Iterator[Check]:
         yield Check("packages", "fail", "; ".join(wrong), "pip install -c constraints.txt -e .")
     else:
         yield Check("packages", "ok", f"all {len(required)} required packages are here")
-    if _version("hud-python"):
+    if installed_version("hud-python"):
         yield Check(
             "hud-python",
             "warn",
-            f"hud-python {_version('hud-python')} is installed beside hud; it was renamed",
+            f"hud-python {installed_version('hud-python')} is installed beside hud; it was renamed",
             "pip uninstall hud-python, then pip install --force-reinstall 'hud>=0.6.21,<0.7'",
         )
 
 
 def _package_problem(name: str, specifier: object) -> str:
-    version = _version(name)
+    version = installed_version(name)
     if version is None:
         return f"{name} is missing (needs {specifier or 'any version'})"
     if not specifier.contains(version, prereleases=True):  # type: ignore[attr-defined]
         return f"{name} {version} does not satisfy {specifier}"
     return ""
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def cores() -> Check:
@@ -253,7 +246,7 @@ def _program(name: str, candidates: tuple[str, ...], use: str, package: str = ""
 
 def _module(name: str, extra: str, use: str) -> Check:
     if importlib.util.find_spec(name):
-        return Check(name, "ok", _version(name) or "installed")
+        return Check(name, "ok", installed_version(name) or "installed")
     return Check(name, "optional", f"absent; {use} needs it", f"pip install -e '.[{extra}]'")
 
 

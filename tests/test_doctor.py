@@ -41,8 +41,8 @@ def test_an_empty_key_is_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_missing_or_old_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"torch": None, "httpx": "0.1"}
-    real = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda name: versions.get(name, real(name)))
+    real = doctor.installed_version
+    monkeypatch.setattr(doctor, "installed_version", lambda name: versions.get(name, real(name)))
     check = next(iter(doctor.packages()))
     assert check.status == "fail"
     assert "torch is missing" in check.saw

@@ -8,9 +8,8 @@ import pytest
 
 from cua_lab.errors import LabError
 from cua_lab.recipes import load_recipe, recipe_names
-from cua_lab.recipes.loader import FOLDER
+from cua_lab.recipes.loader import FOLDER, dump_recipe
 from cua_lab.recipes.sft_recipe import (
-    dump_sft_recipe,
     load_sft_recipe,
     parse_sft_recipe,
     sft_recipe_names,
@@ -30,7 +29,7 @@ def test_the_article_s_recipe_ships_and_the_main_job_does_not_list_it():
 @pytest.mark.parametrize("name", sft_recipe_names())
 def test_what_a_recipe_resolves_to_loads_to_the_same(name):
     recipe = load_sft_recipe(name, ["seed=7"])
-    assert parse_sft_recipe(dump_sft_recipe(recipe)) == recipe
+    assert parse_sft_recipe(dump_recipe(recipe)) == recipe
 
 
 @pytest.mark.parametrize("name", sft_recipe_names())

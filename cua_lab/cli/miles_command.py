@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cua_lab.cli.doctor_command import COLOUR
+from cua_lab.cli.checks_table import show_checks
 from cua_lab.cli.root import app
 
 
@@ -71,23 +71,11 @@ def miles(
 
 def _show_checks(recipe: object, *, trains: bool) -> list[str]:
     """Print every check; the names of those that failed."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
     from cua_lab.miles.preflight import preflight
     from cua_lab.miles.recipe import MilesRecipe
 
     assert isinstance(recipe, MilesRecipe)
-    checks = preflight(recipe, trains=trains)
-    table = Table(box=None, pad_edge=False)
-    for column in ("", "check", "saw", "what to do"):
-        table.add_column(column, overflow="fold")
-    for check in checks:
-        mark = f"[{COLOUR[check.status]}]{check.status}[/]"
-        table.add_row(mark, check.name, escape(check.saw), escape(check.fix))
-    Console().print(table)
-    return [check.name for check in checks if check.status == "fail"]
+    return show_checks(preflight(recipe, trains=trains))
 
 
 def _show_costs(recipe: object) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -36,6 +36,31 @@ async def run(work: Coroutine[Any, Any, T]) -> T:
     if asyncio.get_running_loop() is loop():
         return await work
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop()))
+
+
+class Lifetime:
+    """What lives on the background loop from `start` to `close`, or inside `async with`."""
+
+    async def start(self) -> Self:
+        """Boot; returns when all of it can be used."""
+        await run(self._start())
+        return self
+
+    async def close(self) -> None:
+        """End everything and remove everything. May be called twice."""
+        await run(self._close())
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def _start(self) -> None:
+        raise NotImplementedError
+
+    async def _close(self) -> None:
+        raise NotImplementedError
 
 
 def wait(work: Coroutine[Any, Any, T]) -> T:

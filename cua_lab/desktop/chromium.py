@@ -18,7 +18,7 @@ import json
 import shutil
 import socket
 from collections.abc import Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from cua_lab.desktop import background, roundtrip
@@ -112,7 +112,7 @@ LOCAL_STATE = {"select_file_dialogs": {"allowed": False}}
 and every later episode on that screen is deaf (browser-use/browser-use#4681)."""
 
 
-class ChromiumDesktop:
+class ChromiumDesktop(background.Lifetime):
     """One browser that fills one screen. Use it as `async with`, or `start` and `close` it."""
 
     def __init__(
@@ -155,21 +155,6 @@ class ChromiumDesktop:
         self._untouched = False  # since the last `show(BLANK)`, which nobody can do anything with
 
     # ─── life ─────────────────────────────────────────────────────────
-
-    async def start(self) -> Self:
-        """Boot; returns when the browser has drawn its first, empty page."""
-        await background.run(self._start())
-        return self
-
-    async def close(self) -> None:
-        """End everything and remove everything. May be called twice."""
-        await background.run(self._close())
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.close()
 
     @property
     def url(self) -> str:

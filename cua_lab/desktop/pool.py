@@ -15,7 +15,6 @@ import asyncio
 import atexit
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Self
 
 from cua_lab.desktop import background
 from cua_lab.desktop.cdp import BrowserError
@@ -29,7 +28,7 @@ MOST = 16
 """A desktop takes 230 MiB."""
 
 
-class DesktopPool:
+class DesktopPool(background.Lifetime):
     """Chromium desktops of one size. `async with` boots all of them at once; without it each boots
     when it is first needed."""
 
@@ -47,21 +46,6 @@ class DesktopPool:
         self._free = asyncio.Semaphore(count)
         self._resetting: set[asyncio.Task[None]] = set()
         self._closed = False
-
-    async def start(self) -> Self:
-        """Boot all desktops, in parallel."""
-        await background.run(self._start())
-        return self
-
-    async def close(self) -> None:
-        """End all desktops, lent ones too. May be called twice."""
-        await background.run(self._close())
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.close()
 
     async def borrow(self, page: str | None = None) -> ChromiumDesktop:
         """A desktop of one's own until it is given back; one that was kept on this page, if any."""

@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from hud.capabilities import Capability
 from hud.environment import Environment
+from hud.eval import Task
 
 from cua_lab import __version__
 
@@ -46,6 +47,12 @@ class ScreenEnvironment(Environment, Generic[D]):
         self.shutdown(desk.close)
         for id, template in templates.items():
             self.template(id=id, description=template.__doc__ or "")(template)
+
+    def task_row(self, slug: str, template: str, **args: Any) -> Task:
+        """A task of a template with arguments, by its slug: a row of a package's `tasks`."""
+        task: Task = self.templates[template](**args)
+        task.slug = slug
+        return task
 
     async def _open(self) -> None:
         self.add_capability(await self._desk.open())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import netrc
 import os
 import re
@@ -11,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from cua_lab.checks import Check
+from cua_lab.checks import Check, installed_version
 from cua_lab.miles.launcher import REPOSITORY
 from cua_lab.miles.recipe import MilesRecipe
 from cua_lab.play.containers import image_source
@@ -31,7 +30,7 @@ def sdks(recipe: MilesRecipe) -> Iterator[Check]:
         yield _package("asyncssh", "pip install 'hud[daytona]'")
     if recipe.runtime.kind == "docker":
         yield _docker(recipe)
-    openai = _version("openai")
+    openai = installed_version("openai")
     if openai and _numbers(openai) < OPENAI:
         yield Check(
             "openai",
@@ -45,7 +44,7 @@ def sdks(recipe: MilesRecipe) -> Iterator[Check]:
 
 
 def _package(name: str, fix: str) -> Check:
-    version = _version(name)
+    version = installed_version(name)
     if version is None:
         return Check(name, "fail", "not installed", fix)
     return Check(name, "ok", version)
@@ -64,7 +63,7 @@ def _docker(recipe: MilesRecipe) -> Check:
 
 
 def engine(_: MilesRecipe) -> Iterator[Check]:
-    version = _version("sglang")
+    version = installed_version("sglang")
     if version is None:
         yield Check("sglang", "fail", "not installed", "run inside Miles' image, which has it")
         return
@@ -94,7 +93,7 @@ def miles(recipe: MilesRecipe) -> Iterator[Check]:
             " --miles FOLDER",
         )
     if shutil.which("ray"):
-        yield Check("ray", "ok", _version("ray") or "on the path")
+        yield Check("ray", "ok", installed_version("ray") or "on the path")
     else:
         yield Check(
             "ray", "fail", "no `ray` on the path", "run inside Miles' image, or pip install ray"
@@ -103,7 +102,7 @@ def miles(recipe: MilesRecipe) -> Iterator[Check]:
 
 def transformers(recipe: MilesRecipe) -> Iterator[Check]:
     """The plug-in takes Miles' own version; installing this package whole would raise it."""
-    found = _version("transformers")
+    found = installed_version("transformers")
     if found is None:
         yield Check("transformers", "fail", "not installed", "run inside Miles' image")
         return
@@ -125,7 +124,7 @@ def wandb(recipe: MilesRecipe) -> Iterator[Check]:
     project, mode = recipe.cluster.wandb, recipe.cluster.wandb_mode
     if not project:
         return
-    if _version("wandb") is None:
+    if installed_version("wandb") is None:
         yield Check("wandb", "fail", "not installed", "pip install wandb")
     elif mode == "online" and not _netrc_has(WANDB_HOST):
         yield Check(
@@ -162,13 +161,6 @@ def gpus(recipe: MilesRecipe) -> Iterator[Check]:
         yield Check("GPUs", "fail", f"{found} GPUs, the recipe needs {wanted}", fix)
     else:
         yield Check("GPUs", "ok", f"{found} GPUs")
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-import httpx
 
 from cua_lab.errors import LabError
 from cua_lab.play.ablation import OtherScreens, Screens
-from cua_lab.play.episode import Episode, play, play_slots
-from cua_lab.play.scripted import ScriptedPolicy, ScriptedTransport
-from cua_lab.play.worker import Plan
+from cua_lab.play.episode import Episode, play_slots
+from cua_lab.play.worker import EpisodeWorker, Plan
 from cua_lab.serving.loopback import open_transport
 from cua_lab.serving.outside import OutsideEngine
 from cua_lab.serving.retrying import RetryTransport
@@ -25,26 +21,13 @@ from cua_lab.serving.shim import ShimTransport
 from cua_lab.serving.token_in import TokenIn, token_in_of
 from cua_lab.waiting import labelled
 
-if TYPE_CHECKING:
-    from cua_lab.play.agent import LabAgentConfig
-
 
 @dataclass(slots=True)
-class UrlWorker:
-    """Plays plans with a policy that a server of vLLM or sglang samples."""
+class UrlWorker(EpisodeWorker[OutsideEngine]):
+    """With a server of vLLM or sglang, which samples; `token_in` is for sglang alone."""
 
-    engine: OutsideEngine
-    config: LabAgentConfig
-    runtime: Any
-    """A HUD runtime that places the tasks, such as `LocalRuntime(build)`."""
-    concurrency: int = 32
-    timeout_s: float = 120.0
-    """Of one episode, grading included."""
-    on_episode: Callable[[Episode], None] | None = None
     retries: int = 3
     """Of a request that brought no answer."""
-    token_in: bool = False
-    """Whether later turns send the ids on record; sglang only."""
     _token_requests: TokenIn | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -69,16 +52,6 @@ class UrlWorker:
         self._check_played(episodes)
         return episodes
 
-    async def play_scripted(
-        self, plans: Sequence[Plan], player: Callable[[Plan], ScriptedPolicy]
-    ) -> list[Episode]:
-        """A function plays instead of a model."""
-        return await play_slots(
-            plans,
-            lambda plan, _: self._one(plan, ScriptedTransport(player(plan)), tuple),
-            concurrency=self.concurrency,
-        )
-
     async def _play_all(
         self, plans: Sequence[Plan], screens: Callable[[Plan], Screens] | None
     ) -> list[Episode]:
@@ -86,7 +59,9 @@ class UrlWorker:
             shim = self._shim(plan)
             transport = OtherScreens(shim, screens(plan)) if screens else shim
             with labelled(f"slot {k}, episode {plan.id}"):
-                return await self._one(plan, transport, lambda: tuple(shim.turns))
+                return await self._one(
+                    plan, transport, lambda: tuple(shim.turns), base_url=f"{self.engine.url}/v1/"
+                )
 
         return await play_slots(plans, play_one, concurrency=self.concurrency)
 
@@ -101,24 +76,6 @@ class UrlWorker:
             forbidden_ids=policy.forbidden_ids,
             token_in=self._token_requests,
         )
-
-    async def _one(
-        self, plan: Plan, transport: httpx.AsyncBaseTransport, turns: Callable[[], Any]
-    ) -> Episode:
-        episode = await play(
-            plan.task,
-            self.config,
-            transport,
-            runtime=self.runtime,
-            id=plan.id,
-            group=plan.group,
-            timeout_s=self.timeout_s,
-            turns=turns,
-            base_url=f"{self.engine.url}/v1/",
-        )
-        if self.on_episode is not None:
-            self.on_episode(episode)
-        return episode
 
     def _check_played(self, episodes: Sequence[Episode]) -> None:
         """Refuse a round that measures the server instead of the policy."""

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import httpx
 
+from cua_lab.engine.engine import Engine
 from cua_lab.play.ablation import OtherScreens, Screens
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.scripted import ScriptedPolicy, ScriptedTransport
@@ -27,7 +28,6 @@ from cua_lab.waiting import labelled, telling
 if TYPE_CHECKING:
     from hud.eval import Task
 
-    from cua_lab.engine.engine import Engine
     from cua_lab.play.agent import LabAgentConfig
 
 PATIENCE = 1 / 3
@@ -47,11 +47,14 @@ class Plan:
     """Of the sampling; the start state's seed is among the task's arguments."""
 
 
-@dataclass(slots=True)
-class Worker:
-    """Plays plans with a policy that an engine in this process serves, or with scripted players."""
+E = TypeVar("E")
 
-    engine: Engine
+
+@dataclass(slots=True)
+class EpisodeWorker(Generic[E]):
+    """What plays plans, whoever samples: a scripted player, or the policy of an engine `E`."""
+
+    engine: E
     config: LabAgentConfig
     runtime: Any
     """A HUD runtime that places the tasks, such as `LocalRuntime(build)`."""
@@ -62,6 +65,45 @@ class Worker:
     """Called as each episode ends: for a progress bar."""
     token_in: bool = False
     """Whether later turns send the ids on record (see `serving.token_in`)."""
+
+    async def play_scripted(
+        self, plans: Sequence[Plan], player: Callable[[Plan], ScriptedPolicy]
+    ) -> list[Episode]:
+        """A function plays instead of a model."""
+
+        async def play_one(plan: Plan, _: int) -> Episode:
+            with labelled(f"episode {plan.id}"):
+                return await self._one(plan, ScriptedTransport(player(plan)), tuple)
+
+        return await play_slots(plans, play_one, concurrency=self.concurrency)
+
+    async def _one(
+        self,
+        plan: Plan,
+        transport: httpx.AsyncBaseTransport | InProcess,
+        turns: Callable[[], Any],
+        **address: str,
+    ) -> Episode:
+        episode = await play(
+            plan.task,
+            self.config,
+            transport,
+            runtime=self.runtime,
+            id=plan.id,
+            group=plan.group,
+            timeout_s=self.timeout_s,
+            turns=turns,
+            **address,
+        )
+        if self.on_episode is not None:
+            self.on_episode(episode)
+        return episode
+
+
+@dataclass(slots=True)
+class Worker(EpisodeWorker[Engine]):
+    """With an engine in this process."""
+
     wire: bool = False
     """Whether answers take the form that a server's have, for tests of it: the same episodes, and
     2 ms more for each answer. Other screens and `token_in` need that form in any case."""
@@ -110,34 +152,3 @@ class Worker:
             stop_ids=frozenset(policy.stop_ids),
             token_in=self._token_requests,
         )
-
-    async def play_scripted(
-        self, plans: Sequence[Plan], player: Callable[[Plan], ScriptedPolicy]
-    ) -> list[Episode]:
-        """A function plays instead of a model."""
-
-        async def play_one(plan: Plan, _: int) -> Episode:
-            with labelled(f"episode {plan.id}"):
-                return await self._one(plan, ScriptedTransport(player(plan)), tuple)
-
-        return await play_slots(plans, play_one, concurrency=self.concurrency)
-
-    async def _one(
-        self,
-        plan: Plan,
-        transport: httpx.AsyncBaseTransport | InProcess,
-        turns: Callable[[], Any],
-    ) -> Episode:
-        episode = await play(
-            plan.task,
-            self.config,
-            transport,
-            runtime=self.runtime,
-            id=plan.id,
-            group=plan.group,
-            timeout_s=self.timeout_s,
-            turns=turns,
-        )
-        if self.on_episode is not None:
-            self.on_episode(episode)
-        return episode

@@ -106,8 +106,8 @@ def build_settings(cls: type[S], tree: Any, *, file: str, places: Places | None 
     return built
 
 
-def dump_recipe(recipe: Recipe) -> str:
-    """The resolved recipe as YAML: every value in its place, loadable again."""
+def dump_recipe(recipe: Any) -> str:
+    """A resolved recipe of either kind as YAML: every value in its place, loadable again."""
     return yaml.safe_dump(to_tree(recipe), sort_keys=False, allow_unicode=True)
 
 

@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
-
 from cua_lab.errors import LabError
 from cua_lab.files import read_text
 from cua_lab.ranges import Count, Natural, Range, Rate, Share
-from cua_lab.recipes.loader import FOLDER, build_settings, recipe_file, to_tree
+from cua_lab.recipes.loader import FOLDER, build_settings, recipe_file
 from cua_lab.recipes.settings import PolicySettings
 from cua_lab.recipes.source import Override, Places, read_yaml
 from cua_lab.recipes.trainer_settings import LoraSettings
@@ -167,8 +165,3 @@ def parse_sft_recipe(
     for override in overrides:
         Override.parse(override, example="lora.r=8").apply(tree, places)
     return build_settings(SftRecipe, tree, file=file, places=places)
-
-
-def dump_sft_recipe(recipe: SftRecipe) -> str:
-    """The resolved recipe as YAML, loadable again."""
-    return yaml.safe_dump(to_tree(recipe), sort_keys=False, allow_unicode=True)

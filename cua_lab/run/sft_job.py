@@ -27,8 +27,8 @@ from cua_lab.dataset.prompt_format import PromptFormat, prompt_format_of
 from cua_lab.play.agent import SHORT_SYSTEM_PROMPT, SYSTEM_PROMPT
 from cua_lab.policy.policy import build_policy, load_policy
 from cua_lab.policy.template import chat_template
-from cua_lab.recipes.loader import to_tree
-from cua_lab.recipes.sft_recipe import AskSettings, SftRecipe, dump_sft_recipe
+from cua_lab.recipes.loader import dump_recipe, to_tree
+from cua_lab.recipes.sft_recipe import AskSettings, SftRecipe
 from cua_lab.records import FORMAT, make_step, step_record
 from cua_lab.run.bars import bar
 from cua_lab.run.folder import RunFolder
@@ -93,7 +93,7 @@ def _train(
         load_checkpoint(saved, trainer, weights=adapter)
     remove_checkpoints(folder.checkpoints, after=trainer.state.step)
     prune_checkpoints(folder.checkpoints, recipe.train.keep_checkpoints)
-    folder.write("config.yaml", dump_sft_recipe(recipe))
+    folder.write("config.yaml", dump_recipe(recipe))
     folder.keep(lambda record: record["step"] <= trainer.state.step)
     trackers = Trackers(recipe.track, folder.path, to_tree(recipe))
     every, keep = recipe.train.checkpoint_every, recipe.train.keep_checkpoints

@@ -39,7 +39,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "miles" / "requirements.txt").write_text("torch\ntransformers==5.12.1  # pin\n")
     versions = {"hud": "0.6.21", "daytona": "1", "asyncssh": "2", "sglang": "0.5.23",
                 "transformers": "5.12.1", "wandb": "0.20"}  # fmt: skip
-    monkeypatch.setattr(module, "_version", versions.get)
+    monkeypatch.setattr(module, "installed_version", versions.get)
     monkeypatch.setattr(module.shutil, "which", lambda name: f"/usr/bin/{name}")
     listing = subprocess.CompletedProcess((), 0, "GPU\n" * 8)
     monkeypatch.setattr(module.subprocess, "run", lambda *_, **__: listing)
@@ -76,7 +76,7 @@ def test_a_prepared_node_is_ready(node: Path) -> None:
 def test_a_bare_machine_lists_all_that_is_missing_in_one_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_version", lambda name: None)
+    monkeypatch.setattr(module, "installed_version", lambda name: None)
     monkeypatch.setattr(module.shutil, "which", lambda name: None)
     recipe = load_miles_recipe(
         overrides=[f"runtime.key_file={tmp_path}/none", f"cluster.miles={tmp_path}"]
@@ -99,7 +99,7 @@ def test_a_bare_machine_lists_all_that_is_missing_in_one_go(
 def test_the_dialect_follows_from_sglangs_version(
     node: Path, monkeypatch: pytest.MonkeyPatch, version: str, status: str, words: str
 ) -> None:
-    monkeypatch.setattr(module, "_version", {"sglang": version}.get)
+    monkeypatch.setattr(module, "installed_version", {"sglang": version}.get)
     check = look(node, "sglang")
     assert check.status == status
     assert words in check.saw
@@ -265,7 +265,7 @@ def test_a_real_browsers_screen_must_settle(node: Path, foreign: str) -> None:
 
 
 def test_miles_pin_of_transformers_is_kept(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_version", {"transformers": "5.24.0"}.get)
+    monkeypatch.setattr(module, "installed_version", {"transformers": "5.24.0"}.get)
     check = look(node, "transformers")
     assert (check.status, check.saw) == ("fail", "5.24.0, Miles pins 5.12.1")
     assert "--group plugin" in check.fix

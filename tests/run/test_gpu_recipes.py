@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from cua_lab.demonstrators.demos import corpus_of
 from cua_lab.policy.policy import build_policy, load_policy
@@ -20,6 +19,7 @@ from cua_lab.recipes import Recipe, load_recipe
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.job import run_recipe
 from cua_lab.run.stage_context import build_stage, demonstrator_of
+from tests.support_qwen25 import save_qwen25
 
 ON_A_LAPTOP = [
     *("engine.kind=embedded", "engine.flags=[]", "trainer.device=cpu", "trainer.precision=float32"),
@@ -48,58 +48,7 @@ def tiny_qwen3(folder: Path) -> Path:
 
 
 def tiny_qwen25(folder: Path) -> Path:
-    """As transformers saves one: nothing of this package is in it but the tokenizer's text."""
-    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
-
-    tokenizer = train_tokenizer(corpus())
-    ids = tokenizer.convert_tokens_to_ids
-    text = {
-        "vocab_size": len(tokenizer),
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "max_position_embeddings": 4096,
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": 1e6,
-            "mrope_section": [8, 4, 4],
-        },
-        "use_sliding_window": False,
-    }
-    vision = {
-        "depth": 2,
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_heads": 2,
-        "out_hidden_size": 64,
-        "fullatt_block_indexes": [1],
-    }
-    names = ("image_pad", "video_pad", "vision_start", "vision_end")
-    tokens = dict(
-        zip(
-            ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"),
-            (ids(f"<|{name}|>") for name in names),
-            strict=True,
-        )
-    )
-    torch.manual_seed(0)
-    config = Qwen2_5_VLConfig(text_config=text, vision_config=vision, **tokens)
-    Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    preprocessor = {
-        "image_processor_type": "Qwen2VLImageProcessor",
-        "min_pixels": 3136,
-        "max_pixels": 12845056,
-        "patch_size": 14,
-        "temporal_patch_size": 2,
-        "merge_size": 2,
-        "image_mean": [0.5, 0.5, 0.5],
-        "image_std": [0.5, 0.5, 0.5],
-    }
-    (folder / "preprocessor_config.json").write_text(json.dumps(preprocessor), encoding="utf-8")
-    return folder
+    return save_qwen25(folder, train_tokenizer(corpus()), hidden=64)
 
 
 @pytest.mark.parametrize(

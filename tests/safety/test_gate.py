@@ -48,7 +48,7 @@ def test_after_a_yes_the_very_call_is_done(bench) -> None:
     g = gate(APPROVE)
     result = run(bench.gated(g), CLICK)
     assert not result.isError
-    assert ("point", 1, 10, 20) in bench.events
+    assert ("point", 10, 20, 1) in bench.events
     (question,) = g.confirmer.asked
     assert question.at == ((10 / 128, 20 / 128),)
     assert question.screenshot.startswith(b"\x89PNG")
@@ -73,7 +73,7 @@ def test_the_arguments_cannot_change_between_question_and_action(bench) -> None:
         return APPROVE
 
     run(bench.gated(Gate(load_policy(), Callback(ask))), arguments)
-    assert ("point", 1, 10, 20) in bench.events
+    assert ("point", 10, 20, 1) in bench.events
 
 
 def test_a_screen_that_changed_under_the_question_is_asked_about_anew(bench) -> None:

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from hud.eval import Task
-
 from cua_lab.envs.lab.env import env
 
-
-def _task(slug: str, template: str, **args: Any) -> Task:
-    task = env.templates[template](**args)
-    task.slug = slug
-    return task
-
-
 tasks = [
-    _task("targets-click-1", "targets-click", level=1, seed=0),
-    _task("targets-click-2", "targets-click", level=2, seed=0),
-    _task("targets-click-3", "targets-click", level=3, seed=0),
-    _task("2048-score", "2048-score", seed=0),
-    _task("2048-reach-64", "2048-reach-tile", tile=64, seed=0),
-    _task("2048-near-win-64", "2048-near-win", tile=64, merges=2, seed=0),
-    _task("2048-near-win-128", "2048-near-win", tile=128, merges=3, turns=3, seed=0),
-    _task("2048-best-merge", "2048-best-merge", keys=1, seed=0),
-    _task("errands-open", "errands-open", seed=0),
-    _task("todo-complete", "todo-complete", items=3, complete=1, seed=0),
-    _task("todo-create", "todo-create", items=2, seed=0),
+    env.task_row("targets-click-1", "targets-click", level=1, seed=0),
+    env.task_row("targets-click-2", "targets-click", level=2, seed=0),
+    env.task_row("targets-click-3", "targets-click", level=3, seed=0),
+    env.task_row("2048-score", "2048-score", seed=0),
+    env.task_row("2048-reach-64", "2048-reach-tile", tile=64, seed=0),
+    env.task_row("2048-near-win-64", "2048-near-win", tile=64, merges=2, seed=0),
+    env.task_row("2048-near-win-128", "2048-near-win", tile=128, merges=3, turns=3, seed=0),
+    env.task_row("2048-best-merge", "2048-best-merge", keys=1, seed=0),
+    env.task_row("errands-open", "errands-open", seed=0),
+    env.task_row("todo-complete", "todo-complete", items=3, complete=1, seed=0),
+    env.task_row("todo-create", "todo-create", items=2, seed=0),
 ]
