@@ -19,6 +19,7 @@ from cua_lab.run.stage_context import build_stage, demonstrator_of
 NAMES = [
     *("2048-best-merge", "2048-near-win", "2048-score", "browser-2048", "laptop", "miniwob"),
     *("qwen3-vl-2b-lora", "qwen3-vl-4b", "short-cut", "short-cut-gated", "smoke", "targets-2"),
+    "three-tasks",
 ]
 MINIMAL = """
 stages:

@@ -22,6 +22,7 @@ from cua_lab.viz.report_tasks import by_success
 from cua_lab.viz.runfiles import Run, read_run
 
 MARKS = ("<!-- results: made by tools/results_table.py -->", "<!-- end of results -->")
+ABLATIONS = ("shuffled", "blank", "random", "blind")
 HEAD = (
     *("recipe: task", "seed", "n", "after the warm-up", "after GRPO", "other screenshots", "blank"),
     *("random play", "best fixed actions", "screens read", "valid calls"),
@@ -35,16 +36,18 @@ def rows(run: Run) -> Iterator[tuple[str, ...]]:
     name, seed = run.summary.recipe or run.path.name, str(run.summary.seed)
     for task, found in run.summary.tasks.items():
         n = sum(e.task == task and e.phase == "eval_after" for e in run.episodes)
+        variants = found.by_variant_after
+        of_all = ", ".join(variants) if task in variants else task
         yield (
-            f"`{name}`: {task}",
+            f"`{name}`: {of_all}",
             seed,
             str(n),
             *(_shown(value) for value in _measured(task, found)),
             _share(found.screens_read_after),
             _share(found.valid_tool_calls_after),
         )
-        if len(found.by_variant_after) > 1:
-            yield from _variants(task, found)
+        if len(variants) > 1:
+            yield from _variants(found)
 
 
 def _measured(task: str, found: TaskSummary) -> tuple[Estimate | None, ...]:
@@ -53,14 +56,15 @@ def _measured(task: str, found: TaskSummary) -> tuple[Estimate | None, ...]:
     return (
         found.success_before if succeeds else found.reward_before,
         found.success_after if succeeds else found.reward_after,
-        *(without.get(name) for name in ("shuffled", "blank", "random", "blind")),
+        *(without.get(name) for name in ABLATIONS),
     )
 
 
-def _variants(task: str, found: TaskSummary) -> Iterator[tuple[str, ...]]:
+def _variants(found: TaskSummary) -> Iterator[tuple[str, ...]]:
     for name, after in found.by_variant_after.items():
-        before = _shown(found.by_variant_before.get(name))
-        yield (f"of {task}: {name}", "", str(after.n), before, _shown(after), *[""] * 6)
+        covered = (found.by_variant_ablations.get(kind, {}).get(name) for kind in ABLATIONS)
+        figures = (found.by_variant_before.get(name), after, *covered)
+        yield (f"of these: {name}", "", str(after.n), *map(_shown, figures), "", "")
 
 
 def _shown(value: Estimate | None) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cua_lab.demonstrators.demos import ClickPlayer, GamePlayer, ReadingPlayer
 from cua_lab.demonstrators.errands_player import ErrandsPlayer
+from cua_lab.demonstrators.todo_player import TodoPlayer
 from cua_lab.envs.lab.blind import best_blind
 from cua_lab.envs.lab.env import best_merge_prompt, near_win_prompt
 from cua_lab.errors import LabError
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from cua_lab.demonstrators.demos import PromptContext
     from cua_lab.play.scripted import ScriptedPolicy
 
-DEMONSTRATED = ("targets-click", "errands-open", "2048-score", "2048-near-win", "2048-best-merge")
+CLICKED = ("targets-click", "todo-complete", "errands-open")
+DEMONSTRATED = (*CLICKED, "2048-score", "2048-near-win", "2048-best-merge")
 
 
 def demonstrator(
@@ -55,6 +57,9 @@ def demonstrator(
                 **size,
                 **options,
             )
+        if template == "todo-complete":
+            chores = {k: args[k] for k in ("items", "complete") if k in args}
+            return TodoPlayer(scene, space=space, seed=seed, **size, **chores, **options)
         if template == "errands-open":
             errands = {k: args[k] for k in ("items", "still_open") if k in args}
             return ErrandsPlayer(scene, space=space, seed=seed, **size, **errands, **options)
@@ -86,7 +91,7 @@ def random_player(
     template: str, *, seed: int, keys_per_turn: float, max_keys: int, space: str
 ) -> ScriptedPolicy:
     """Blind play with the policy's budget: clicks anywhere, or as many random keys per turn."""
-    if template in ("targets-click", "errands-open"):
+    if template in CLICKED:
         if space != "0-1000":
             raise LabError(f"random clicks are made in the space 0-1000, not {space}")
         return random_clicks(seed)

@@ -105,7 +105,7 @@ class StageRun:
     """`None` where nothing is imitated."""
     ranks: Ranks = ALONE
     """The processes that learn with this one."""
-    seen: list[tuple[bytes, ...]] = field(default_factory=list)
+    seen: dict[str, list[tuple[bytes, ...]]] = field(default_factory=dict)
     """Screenshots of the last evaluation's episodes."""
 
     @classmethod
@@ -366,7 +366,7 @@ class StageRun:
             episodes = await self._play(plans, part="eval")
         self._record_episodes(episodes, phase, None, pictured=self._pictured(episodes, phase))
         check_graded(episodes, f"{self.setup.stage.name}, {phase}")
-        self.seen = [episode.screenshots for episode in episodes if episode.screenshots]
+        self.seen = _seen(episodes)
         return measure(episodes)
 
     async def _ablation(self, name: str) -> Measured:
@@ -389,21 +389,19 @@ class StageRun:
         return measure(episodes)
 
     async def _other_screens(self, plans: Sequence[Plan]) -> dict[str, tuple[bytes, ...]]:
-        """For each plan the screenshots of another one, as the trained policy met them.
+        """For each plan the screenshots of another one of its variant, as the trained policy met
+        them: a screen of another task would only tell that it is another task.
 
         A resumed run has not kept them; playing the same plans again gives the same ones.
         """
         if not self.seen:
-            episodes = await self._play(plans, part="eval")
-            self.seen = [episode.screenshots for episode in episodes if episode.screenshots]
-        seen = self.seen
-        order = list(range(len(seen)))
-        Random(derive_seed(self.setup.seed, "shuffle")).shuffle(order)
-        place = {index: position for position, index in enumerate(order)}
-        return {
-            plan.id: seen[order[(place[index % len(seen)] + 1) % len(seen)]]
-            for index, plan in enumerate(plans)
-        }
+            self.seen = _seen(await self._play(plans, part="eval"))
+        found: dict[str, tuple[bytes, ...]] = {}
+        for variant in self.setup.variants:
+            mine = [plan.id for plan in plans if plan.task.slug == variant.name]
+            seen = self.seen.get(variant.name) or [s for some in self.seen.values() for s in some]
+            found |= zip(mine, _dealt(seen, len(mine), self.setup.seed), strict=True)
+        return found
 
     async def _play_random(self, plans: Sequence[Plan]) -> list[Episode]:
         stage = self.setup.stage
@@ -582,6 +580,23 @@ def episode_row(
             )
         ),
     )
+
+
+def _seen(episodes: Sequence[Episode]) -> dict[str, list[tuple[bytes, ...]]]:
+    """The screenshots of each episode that has some, by variant."""
+    found: dict[str, list[tuple[bytes, ...]]] = {}
+    for episode in episodes:
+        if episode.screenshots:
+            found.setdefault(episode.task, []).append(episode.screenshots)
+    return found
+
+
+def _dealt(seen: Sequence[tuple[bytes, ...]], count: int, seed: int) -> list[tuple[bytes, ...]]:
+    """Of `seen`, to each of `count` plans those of another one."""
+    order = list(range(len(seen)))
+    Random(derive_seed(seed, "shuffle")).shuffle(order)
+    place = {index: position for position, index in enumerate(order)}
+    return [seen[order[(place[i % len(seen)] + 1) % len(seen)]] for i in range(count)]
 
 
 def _due(step: int, sft: SftSettings) -> bool:

@@ -1,6 +1,7 @@
 """Scripted players."""
 
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -19,8 +20,9 @@ from cua_lab.demonstrators.demos import (
     corpus_of,
     demo_stream,
 )
-from cua_lab.desktop.apps import Game2048, boards2048
-from cua_lab.desktop.apps.transcripts import LETTERS, board_thought, keys_along
+from cua_lab.demonstrators.todo_player import TodoPlayer
+from cua_lab.desktop.apps import Game2048, Todo, boards2048
+from cua_lab.desktop.apps.transcripts import LETTERS, board_thought, keys_along, lines_thought
 from cua_lab.errors import LabError
 
 TOOL = tool_schema(ToolConfig(coordinate_space="0-1000", max_keys_per_call=20), (128, 128))
@@ -205,3 +207,52 @@ def test_one_corpus_serves_several_players() -> None:
     assert len(corpus.texts) == 10
     assert len(corpus.phrases) == 1
     assert corpus.phrases[0].startswith("system\nUse the screen.")
+
+
+def test_to_dos_are_read_out_and_the_named_one_is_checked() -> None:
+    player = TodoPlayer(SCENE, think="list", random_rows=0.0, noise=0.0)
+    for index in range(12):
+        demo = player(index)
+        task = demo.messages[1]["content"][0]["text"]
+        said = demo.messages[2]["content"]
+        texts = re.findall(r"[A-Z][a-z]+ [a-z]+", said)
+        named = texts[int(said[-1]) - 1]
+        assert task == f"Check off: {named}. Leave the rest."
+        call = calls(demo)[0]
+        app = Todo(items=texts)
+        for buttons in (1, 0):
+            app.pointer(call["x"] * 128 // 1000, call["y"] * 128 // 1000, buttons)
+        assert [item.text for item in app.items if item.done] == [named]
+
+
+def test_two_to_dos_take_two_turns_and_strays_click_other_rows() -> None:
+    demo = TodoPlayer(SCENE, complete=2, random_rows=0.0)(1)
+    assert len(demo.images) == 2
+    assert len({call["y"] // 80 for call in calls(demo)}) == 2
+    player = TodoPlayer(SCENE, think="list", random_rows=1.0)
+    right = sum(
+        calls(demo)[0]["y"] // 132 == int(demo.messages[2]["content"][-1])
+        for demo in map(player, range(60))
+    )
+    assert 10 <= right <= 30
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"think": "pair"}, "says list"),
+        ({"random_rows": 1.5}, "a share from 0 to 1"),
+        ({"items": 9}, "has room for"),
+    ],
+)
+def test_a_player_of_to_dos_knows_its_limits(options: dict, complaint: str) -> None:
+    with pytest.raises(LabError, match=complaint):
+        TodoPlayer(SCENE, **options)
+
+
+def test_the_largest_pair_of_each_line_names_the_same_line_as_the_largest_pair() -> None:
+    board = ((2, 0, 0, 0), (8, 8, 0, 2), (16, 32, 0, 0), (2, 4, 8, 4))
+    assert lines_thought(board) == "1000/3301/4500/1232 0300 0000 row"
+    for seed in range(50):
+        said = lines_thought(boards2048.mid_game(seed))
+        assert said.split()[-1] == board_thought(boards2048.mid_game(seed)).split()[-1]
