@@ -1,11 +1,13 @@
 """Scripted players."""
 
+import asyncio
 import random
 import re
 from collections import Counter
 from dataclasses import replace
 
 import pytest
+from hud.eval import LocalRuntime, Task
 from PIL import ImageChops
 
 from cua_lab.computer.config import ToolConfig
@@ -20,10 +22,16 @@ from cua_lab.demonstrators.demos import (
     corpus_of,
     demo_stream,
 )
+from cua_lab.demonstrators.lab_experts import expert
 from cua_lab.demonstrators.todo_player import TodoPlayer
 from cua_lab.desktop.apps import Game2048, Todo, boards2048
 from cua_lab.desktop.apps.transcripts import LETTERS, board_thought, keys_along, lines_thought
+from cua_lab.env_package import env_package
 from cua_lab.errors import LabError
+from cua_lab.hud_quirks import template_parameters
+from cua_lab.play.agent import LabAgentConfig
+from cua_lab.play.episode import play
+from cua_lab.play.scripted import ScriptedTransport
 
 TOOL = tool_schema(ToolConfig(coordinate_space="0-1000", max_keys_per_call=20), (128, 128))
 SCENE = PromptContext("Use the screen.", (TOOL,))
@@ -256,3 +264,50 @@ def test_the_largest_pair_of_each_line_names_the_same_line_as_the_largest_pair()
     for seed in range(50):
         said = lines_thought(boards2048.mid_game(seed))
         assert said.split()[-1] == board_thought(boards2048.mid_game(seed)).split()[-1]
+
+
+@pytest.mark.parametrize(
+    ("template", "args"),
+    [
+        ("targets-click", {"level": 3, "buttons": 4}),
+        ("todo-complete", {"complete": 2}),
+        ("errands-open", {"turns": 3}),
+        ("2048-near-win", {"merges": 2}),
+        ("2048-best-merge", {}),
+    ],
+)
+def test_an_expert_earns_all_there_is(template: str, args: dict) -> None:
+    """Through HUD, the agent and the tool, as a policy's episodes."""
+    package = env_package("cua_lab.envs.lab")
+    defaults = {
+        name: parameter.default
+        for name, parameter in template_parameters(package.env, template).items()
+    }
+    tool = ToolConfig(coordinate_space="0-1000")
+
+    async def played() -> list[float | None]:
+        rewards = []
+        for seed in range(3):
+            whole = {**defaults, **args, "seed": seed}
+            episode = await play(
+                Task(env=package.name, id=template, args=whole, slug=template),
+                LabAgentConfig(model="expert", system_prompt=None, tool=tool, max_steps=4),
+                ScriptedTransport(expert(template, whole)),
+                runtime=LocalRuntime(package.build),
+                id=f"e{seed}",
+                group="g",
+            )
+            rewards.append(episode.reward)
+        return rewards
+
+    assert asyncio.run(played()) == [1.0] * 3
+
+
+def test_the_expert_of_2048_gains_at_once_and_nobody_plays_what_is_unknown() -> None:
+    args = {"width": 128, "height": 128, "seed": 5, "turns": 2}
+    player = expert("2048-score", args, max_keys=3)
+    said = [player([{"role": "assistant"}] * turn) for turn in range(3)]
+    assert [len(call.get("keys", ())) for call in said] == [3, 3, 0]
+    assert said[2] == {"action": "finish"}
+    with pytest.raises(LabError, match="no expert for 'todo-create'"):
+        expert("todo-create", args)
