@@ -154,6 +154,8 @@ class TaskSummary:
     by_variant_before: dict[str, Estimate] = field(default_factory=dict)
     """Success, or reward, of each variant of a task that has some, such as each page."""
     by_variant_after: dict[str, Estimate] = field(default_factory=dict)
+    by_variant_ablations: dict[str, dict[str, Estimate]] = field(default_factory=dict)
+    """The same of each ablation, such as `shuffled`."""
     ablations: dict[str, Estimate] = field(default_factory=dict)
     """Reward of the trained policy with `shuffled` or `blank` screens, and of `random` keys."""
     ablations_success: dict[str, Estimate] = field(default_factory=dict)
@@ -325,12 +327,16 @@ def _task(record: Mapping[str, Any]) -> TaskSummary:
         )
         for name in (f"{stem}_before", f"{stem}_after")
     }
-    tables = {
-        name: {
-            key: found
-            for key, value in (record.get(name) or {}).items()
-            if (found := read_estimate(value))
-        }
+    tables: dict[str, Any] = {
+        name: _estimates(record.get(name))
         for name in ("ablations", "ablations_success", "by_variant_before", "by_variant_after")
     }
+    name = "by_variant_ablations"
+    tables[name] = {key: _estimates(value) for key, value in (record.get(name) or {}).items()}
     return _typed(TaskSummary, {**record, **estimates, **tables}, "summary.json")
+
+
+def _estimates(table: Mapping[str, Any] | None) -> dict[str, Estimate]:
+    """Those of a table that are there."""
+    read = {key: read_estimate(value) for key, value in (table or {}).items()}
+    return {key: found for key, found in read.items() if found}

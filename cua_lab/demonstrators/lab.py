@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cua_lab.demonstrators.demos import ClickPlayer, GamePlayer, ReadingPlayer
 from cua_lab.demonstrators.errands_player import ErrandsPlayer
+from cua_lab.demonstrators.todo_player import TodoPlayer
 from cua_lab.envs.lab.blind import best_blind
 from cua_lab.envs.lab.env import best_merge_prompt, near_win_prompt
 from cua_lab.errors import LabError
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from cua_lab.demonstrators.demos import DemoRequest
     from cua_lab.play.scripted import ScriptedPolicy
 
-DEMONSTRATED = ("targets-click", "errands-open", "2048-score", "2048-near-win", "2048-best-merge")
+CLICKED = ("targets-click", "todo-complete", "errands-open")
+DEMONSTRATED = (*CLICKED, "2048-score", "2048-near-win", "2048-best-merge")
 
 
 def demonstrator(asked: DemoRequest) -> Demonstrator:
@@ -38,6 +40,9 @@ def demonstrator(asked: DemoRequest) -> Demonstrator:
             return ClickPlayer(
                 level=level, space=asked.space, options=more, **size, **shared, **options
             )
+        if template == "todo-complete":
+            chores = {k: args[k] for k in ("items", "complete") if k in args}
+            return TodoPlayer(space=asked.space, **size, **chores, **shared, **options)
         if template == "errands-open":
             errands = {k: args[k] for k in ("items", "still_open") if k in args}
             return ErrandsPlayer(space=asked.space, **size, **errands, **shared, **options)
@@ -69,6 +74,6 @@ def random_player(
     template: str, *, seed: int, keys_per_turn: float, max_keys: int, space: str
 ) -> ScriptedPolicy:
     """Blind play with the policy's budget: clicks anywhere, or as many random keys per turn."""
-    if template in ("targets-click", "errands-open"):
+    if template in CLICKED:
         return random_clicks(seed, space)
     return random_keys(seed, keys_per_turn, at_most=max_keys)

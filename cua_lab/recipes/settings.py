@@ -241,6 +241,9 @@ class SftSettings:
     """Of the hidden matrices, with `optimizer: muon`; it warms up and cools down as `lr` does."""
     player: dict[str, Any] = field(default_factory=dict)
     """Arguments of the scripted player, such as its noise."""
+    players: dict[str, Any] = field(default_factory=dict)
+    """Of a stage with several templates: more arguments of one template's player, by template,
+    `think` among them. They go before `player` and `think`, which hold for all."""
     trajectories: str | None = None
     """JSONL of conversations to learn from instead of a scripted player, for envs that bring none;
     `cua_lab.demonstrators.trajectories` says what a line holds."""

@@ -145,6 +145,7 @@ def task_summary(progress: Progress, name: str) -> dict[str, Any]:
     return summary | {
         "ablations": {n: m.record()["reward"] for n, m in stage.ablations.items()},
         "ablations_success": {n: m.record()["success"] for n, m in stage.ablations.items()},
+        "by_variant_ablations": {n: m.record()["by_variant"] for n, m in stage.ablations.items()},
         "learnt": describe_result(stage.before, stage.after, stage.ablations),
     }
 

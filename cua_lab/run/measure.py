@@ -56,9 +56,7 @@ def measure(episodes: Sequence[Episode]) -> Measured:
     """Measure episodes that were graded."""
     graded = [episode for episode in episodes if episode.status != "failed"]
     actions = [action for episode in graded for action in episode.actions]
-    said = [found for episode in graded for found in transcripts(episode) if found is not None]
-    if not any(action.thought for action in actions if action.arguments is not None):
-        said = []  # a policy that only acts, and now and then says words instead of a call
+    said = [found for episode in _spoken(graded) for found in transcripts(episode) if found]
     return Measured(
         reward=estimate(episode.reward for episode in graded),
         success=estimate(episode.success for episode in graded),
@@ -69,6 +67,17 @@ def measure(episodes: Sequence[Episode]) -> Measured:
         screens_read=estimate(found.exact for found in said),
         by_variant=_by_variant(graded),
     )
+
+
+def _spoken(episodes: Sequence[Episode]) -> list[Episode]:
+    """Those of tasks at which the policy thinks before a call. One that only acts now and then
+    says words instead of a call: nobody asked it to read."""
+    thinks = {
+        episode.task
+        for episode in episodes
+        if any(action.thought and action.arguments is not None for action in episode.actions)
+    }
+    return [episode for episode in episodes if episode.task in thinks]
 
 
 def _by_variant(episodes: Sequence[Episode]) -> dict[str, Estimate] | None:

@@ -105,7 +105,7 @@ class StageRun:
     """`None` where nothing is imitated."""
     ranks: Ranks = ALONE
     """The processes that learn with this one."""
-    eval_screenshots: list[tuple[bytes, ...]] = field(default_factory=list)
+    eval_screenshots: dict[str, list[tuple[bytes, ...]]] = field(default_factory=dict)
     """Screenshots of the last evaluation's episodes."""
 
     @classmethod
@@ -369,7 +369,7 @@ class StageRun:
             episodes = await self._play(plans, part="eval")
         self._record_episodes(episodes, phase, None, pictured=self._pictured(episodes, phase))
         check_graded(episodes, f"{self.context.stage.name}, {phase}")
-        self.eval_screenshots = [episode.screenshots for episode in episodes if episode.screenshots]
+        self.eval_screenshots = _screenshots_of(episodes)
         return measure(episodes)
 
     async def _ablation(self, name: str) -> Measured:
@@ -392,23 +392,19 @@ class StageRun:
         return measure(episodes)
 
     async def _other_screens(self, plans: Sequence[Plan]) -> dict[str, tuple[bytes, ...]]:
-        """For each plan the screenshots of another one, as the trained policy met them.
+        """For each plan the screenshots of another one of its variant, as the trained policy met
+        them: a screen of another task would only tell that it is another task.
 
         A resumed run has not kept them; playing the same plans again gives the same ones.
         """
         if not self.eval_screenshots:
-            episodes = await self._play(plans, part="eval")
-            self.eval_screenshots = [
-                episode.screenshots for episode in episodes if episode.screenshots
-            ]
-        screens = self.eval_screenshots
-        order = list(range(len(screens)))
-        Random(derive_seed(self.context.seed, "shuffle")).shuffle(order)
-        place = {index: position for position, index in enumerate(order)}
-        return {
-            plan.id: screens[order[(place[index % len(screens)] + 1) % len(screens)]]
-            for index, plan in enumerate(plans)
-        }
+            self.eval_screenshots = _screenshots_of(await self._play(plans, part="eval"))
+        kept, found = self.eval_screenshots, dict[str, tuple[bytes, ...]]()
+        for variant in self.context.variants:
+            mine = [plan.id for plan in plans if plan.task.slug == variant.name]
+            screens = kept.get(variant.name) or [s for some in kept.values() for s in some]
+            found |= zip(mine, _dealt(screens, len(mine), self.context.seed), strict=True)
+        return found
 
     async def _play_random(self, plans: Sequence[Plan]) -> list[Episode]:
         stage = self.context.stage
@@ -587,6 +583,23 @@ def episode_row(
             )
         ),
     )
+
+
+def _screenshots_of(episodes: Sequence[Episode]) -> dict[str, list[tuple[bytes, ...]]]:
+    """The screenshots of each episode that has some, by variant."""
+    found: dict[str, list[tuple[bytes, ...]]] = {}
+    for episode in episodes:
+        if episode.screenshots:
+            found.setdefault(episode.task, []).append(episode.screenshots)
+    return found
+
+
+def _dealt(seen: Sequence[tuple[bytes, ...]], count: int, seed: int) -> list[tuple[bytes, ...]]:
+    """Of `seen`, to each of `count` plans those of another one."""
+    order = list(range(len(seen)))
+    Random(derive_seed(seed, "shuffle")).shuffle(order)
+    place = {index: position for position, index in enumerate(order)}
+    return [seen[order[(place[i % len(seen)] + 1) % len(seen)]] for i in range(count)]
 
 
 def _due(step: int, sft: SftSettings) -> bool:

@@ -135,6 +135,7 @@ def build_stage(recipe: Recipe, stage: Stage) -> StageContext:
     """Check a stage against its env package and build what plays it."""
     package = env_package(stage.tasks.package)
     _check_ablations(package, stage)
+    _check_players(stage)
     if package.served is not None:
         package.check_concurrency(recipe.run.concurrency, "run.concurrency")
     _check_safety(stage)
@@ -166,6 +167,19 @@ def _check_ablations(package: EnvPackage, stage: Stage) -> None:
             f"eval.ablations of stage {stage.name!r}: nobody searches for the best fixed actions in"
             f" {package.source}; leave out blind"
         )
+
+
+def _check_players(stage: Stage) -> None:
+    """Arguments are of players that there are."""
+    played = (stage.tasks.template, *stage.tasks.also)
+    for name, options in stage.sft.players.items():
+        if name not in played:
+            raise LabError(
+                f"sft.players of stage {stage.name!r} names {name!r}, which it does not play;"
+                f" it plays {', '.join(played)}"
+            )
+        if not isinstance(options, dict):
+            raise LabError(f"sft.players.{name} is {options!r}; give a mapping of arguments")
 
 
 def _check_safety(stage: Stage) -> None:
@@ -259,7 +273,7 @@ def demonstrator_of(context: StageContext) -> Demonstrator | None:
                 variant.template,
                 prompt_context_of(context),
                 variant.args,
-                {**stage.sft.player, **({"think": stage.sft.think} if stage.sft.think else {})},
+                _player_options(stage, variant.template),
                 space=stage.tool.coordinate_space,
                 max_keys=stage.tool.max_keys_per_call,
                 turns=variant.args.get("turns", stage.agent.max_turns),
@@ -274,6 +288,13 @@ def demonstrator_of(context: StageContext) -> Demonstrator | None:
     if len(recorders) == len(each):
         return Recorder.dealt(recorders)
     return lambda index: each[index % len(each)](index // len(each))
+
+
+def _player_options(stage: Stage, template: str) -> dict[str, Any]:
+    """The recipe's arguments of a template's player."""
+    sft = stage.sft
+    shared = {**sft.player, **({"think": sft.think} if sft.think else {})}
+    return {**shared, **sft.players.get(template, {})}
 
 
 def new_policy(

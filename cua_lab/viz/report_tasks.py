@@ -109,6 +109,11 @@ def _ablations(result: TaskSummary) -> Table:
             [COVERED.get(key, key), shown(value), shown(result.ablations_success.get(key))]
             for key, value in result.ablations.items()
         ),
+        *(
+            [f"{MEMBER} {name}, {COVERED.get(key, key)}", None, shown(value)]
+            for key, found in result.by_variant_ablations.items()
+            for name, value in found.items()
+        ),
     ]
     return table(["screens", "reward", "success"], rows)
 

@@ -1,10 +1,13 @@
 """Scripted players."""
 
+import asyncio
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 
 import pytest
+from hud.eval import LocalRuntime, Task
 from PIL import ImageChops
 
 from cua_lab.computer.config import ToolConfig
@@ -19,9 +22,16 @@ from cua_lab.demonstrators.demos import (
     corpus_of,
     demo_stream,
 )
-from cua_lab.desktop.apps import Game2048, boards2048
-from cua_lab.desktop.apps.transcripts import LETTERS, board_thought, keys_along
+from cua_lab.demonstrators.lab_experts import expert
+from cua_lab.demonstrators.todo_player import TodoPlayer
+from cua_lab.desktop.apps import Game2048, Todo, boards2048
+from cua_lab.desktop.apps.transcripts import LETTERS, board_thought, keys_along, lines_thought
+from cua_lab.env_package import env_package
 from cua_lab.errors import LabError
+from cua_lab.hud_quirks import template_parameters
+from cua_lab.play.agent import LabAgentConfig
+from cua_lab.play.episode import play
+from cua_lab.play.scripted import ScriptedTransport
 
 TOOL = tool_schema(ToolConfig(coordinate_space="0-1000", max_keys_per_call=20), (128, 128))
 SCENE = PromptContext("Use the screen.", (TOOL,))
@@ -205,3 +215,99 @@ def test_one_corpus_serves_several_players() -> None:
     assert len(corpus.texts) == 10
     assert len(corpus.phrases) == 1
     assert corpus.phrases[0].startswith("system\nUse the screen.")
+
+
+def test_to_dos_are_read_out_and_the_named_one_is_checked() -> None:
+    player = TodoPlayer(SCENE, think="list", random_rows=0.0, noise=0.0)
+    for index in range(12):
+        demo = player(index)
+        task = demo.messages[1]["content"][0]["text"]
+        said = demo.messages[2]["content"]
+        texts = re.findall(r"[A-Z][a-z]+ [a-z]+", said)
+        named = texts[int(said[-1]) - 1]
+        assert task == f"Check off: {named}. Leave the rest."
+        call = calls(demo)[0]
+        app = Todo(items=texts)
+        for buttons in (1, 0):
+            app.pointer(call["x"] * 128 // 1000, call["y"] * 128 // 1000, buttons)
+        assert [item.text for item in app.items if item.done] == [named]
+
+
+def test_two_to_dos_take_two_turns_and_strays_click_other_rows() -> None:
+    demo = TodoPlayer(SCENE, complete=2, random_rows=0.0)(1)
+    assert len(demo.images) == 2
+    assert len({call["y"] // 80 for call in calls(demo)}) == 2
+    player = TodoPlayer(SCENE, think="list", random_rows=1.0)
+    right = sum(
+        calls(demo)[0]["y"] // 132 == int(demo.messages[2]["content"][-1])
+        for demo in map(player, range(60))
+    )
+    assert 10 <= right <= 30
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"think": "pair"}, "says list"),
+        ({"random_rows": 1.5}, "a share from 0 to 1"),
+        ({"items": 9}, "has room for"),
+    ],
+)
+def test_a_player_of_to_dos_knows_its_limits(options: dict, complaint: str) -> None:
+    with pytest.raises(LabError, match=complaint):
+        TodoPlayer(SCENE, **options)
+
+
+def test_the_largest_pair_of_each_line_names_the_same_line_as_the_largest_pair() -> None:
+    board = ((2, 0, 0, 0), (8, 8, 0, 2), (16, 32, 0, 0), (2, 4, 8, 4))
+    assert lines_thought(board) == "1000/3301/4500/1232 0300 0000 row"
+    for seed in range(50):
+        said = lines_thought(boards2048.mid_game(seed))
+        assert said.split()[-1] == board_thought(boards2048.mid_game(seed)).split()[-1]
+
+
+@pytest.mark.parametrize(
+    ("template", "args"),
+    [
+        ("targets-click", {"level": 3, "buttons": 4}),
+        ("todo-complete", {"complete": 2}),
+        ("errands-open", {"turns": 3}),
+        ("2048-near-win", {"merges": 2}),
+        ("2048-best-merge", {}),
+    ],
+)
+def test_an_expert_earns_all_there_is(template: str, args: dict) -> None:
+    """Through HUD, the agent and the tool, as a policy's episodes."""
+    package = env_package("cua_lab.envs.lab")
+    defaults = {
+        name: parameter.default
+        for name, parameter in template_parameters(package.env, template).items()
+    }
+    tool = ToolConfig(coordinate_space="0-1000")
+
+    async def played() -> list[float | None]:
+        rewards = []
+        for seed in range(3):
+            whole = {**defaults, **args, "seed": seed}
+            episode = await play(
+                Task(env=package.name, id=template, args=whole, slug=template),
+                LabAgentConfig(model="expert", system_prompt=None, tool=tool, max_steps=4),
+                ScriptedTransport(expert(template, whole)),
+                runtime=LocalRuntime(package.build),
+                id=f"e{seed}",
+                group="g",
+            )
+            rewards.append(episode.reward)
+        return rewards
+
+    assert asyncio.run(played()) == [1.0] * 3
+
+
+def test_the_expert_of_2048_gains_at_once_and_nobody_plays_what_is_unknown() -> None:
+    args = {"width": 128, "height": 128, "seed": 5, "turns": 2}
+    player = expert("2048-score", args, max_keys=3)
+    said = [player([{"role": "assistant"}] * turn) for turn in range(3)]
+    assert [len(call.get("keys", ())) for call in said] == [3, 3, 0]
+    assert said[2] == {"action": "finish"}
+    with pytest.raises(LabError, match="no expert for 'todo-create'"):
+        expert("todo-create", args)

@@ -41,7 +41,7 @@ TASK = {
         *("by_variant", "cells_read", "screens_read"),
     )
     for when in ("before", "after")
-} | {"ablations", "ablations_success", "learnt"}
+} | {"ablations", "ablations_success", "by_variant_ablations", "learnt"}
 
 
 def go_on(path: Path, recipe: Recipe) -> None:

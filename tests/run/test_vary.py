@@ -10,6 +10,7 @@ from cua_lab.recipes import dump_recipe, load_recipe, parse_recipe
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import describe_result, measure
 from cua_lab.run.progress import Progress
+from cua_lab.run.stage import _dealt, _seen
 from cua_lab.run.stage_context import build_stage, demonstrator_of
 from cua_lab.stats import Estimate
 
@@ -147,6 +148,75 @@ def test_what_cannot_be_learnt_beside_is_named(change, says):
 
     with pytest.raises(LabError, match=says):
         found()
+
+
+ALL = """
+run: {concurrency: 4}
+stages:
+  - name: all
+    tasks:
+      template: 2048-near-win
+      args: {width: 128, height: 128}
+      also: {targets-click: {}, todo-complete: {turns: 1}}
+    tool: {max_keys_per_call: 1}
+    agent: {max_turns: 2}
+    sft:
+      players:
+        2048-near-win: {think: pair}
+        todo-complete: {think: list, random_rows: 0.0}
+"""
+
+
+def test_each_of_several_templates_has_a_player_with_arguments_of_its_own():
+    recipe = parse_recipe(ALL)
+    assert parse_recipe(dump_recipe(recipe)) == recipe
+    player = demonstrator_of(build_stage(recipe, recipe.stages[0]))
+    board, click, todo = (player(index).messages[2] for index in range(3))
+    assert board["content"].endswith((" row", " column"))
+    assert click["content"] == ""
+    assert todo["content"][0] == "1"
+    shared = parse_recipe(ALL.replace("      players:", "      think: list\n      players:"))
+    with pytest.raises(LabError, match="says grid"):
+        demonstrator_of(build_stage(shared, shared.stages[0]))
+
+
+@pytest.mark.parametrize(
+    ("players", "says"),
+    [
+        ("{todo-create: {}}", "which it does not play; it plays 2048-near-win, targets-click"),
+        ("{todo-complete: list}", "give a mapping of arguments"),
+        ("{todo-complete: {rows: 3}}", "rows"),
+    ],
+)
+def test_arguments_of_a_player_that_there_is_not_are_found_before_the_run(players, says):
+    recipe = parse_recipe(ALL.split("      players:")[0] + f"      players: {players}\n")
+    with pytest.raises(LabError, match=says):
+        demonstrator_of(build_stage(recipe, recipe.stages[0]))
+
+
+def test_other_screens_are_those_of_the_same_template():
+    """A board in place of a list would only tell that it is no list."""
+    seen = [(bytes([i]),) for i in range(5)]
+    dealt = _dealt(seen, 5, seed=0)
+    assert sorted(dealt) == seen
+    assert all(other != own for other, own in zip(dealt, seen, strict=True))
+    played = [
+        Episode(f"e{i}", "g", f"t{i % 2}", (), (), (bytes([i]),) * (i > 0), 0.0, "completed")
+        for i in range(4)
+    ]
+    assert _seen(played) == {"t1": [(b"\1",), (b"\3",)], "t0": [(b"\2",)]}
+
+
+def test_reading_is_counted_at_the_tasks_whose_screen_is_said():
+    """A policy of several templates thinks at some: it has misread none of the others' screens."""
+    click = Action({"action": "click", "x": 1, "y": 2}, True, "", None)
+    says = Action({"action": "click", "x": 1, "y": 2}, True, "", None, "1 Buy milk 1")
+    played = [
+        Episode(task, "g", task, (), (act,), (), 0.0, "completed", False, {"readings": ["1 Buy"]})
+        for task, act in (("targets-click", click), ("todo-complete", says))
+    ]
+    read = measure(played).screens_read
+    assert (read.mean, read.n) == (1.0, 1)
 
 
 def test_a_blind_search_that_an_env_has_not_is_found_before_the_run():

@@ -19,6 +19,7 @@ from typing import Any
 from hud.eval import Task
 
 from cua_lab.desktop.apps import Game2048, Todo, boards2048
+from cua_lab.desktop.apps.transcripts import list_transcript
 from cua_lab.desktop.chromium import ChromiumDesktop
 from cua_lab.desktop.page_server import PageServer
 from cua_lab.envs.browser_screen import MOST_IN_PROCESS, REAL_SCREEN, BrowserScreen, page_size
@@ -31,7 +32,7 @@ from cua_lab.envs.lab.env import (
     near_win_prompt,
     start,
 )
-from cua_lab.envs.lab.starts import list_to_complete, text_to_create
+from cua_lab.envs.lab.starts import complete_prompt, list_to_complete, text_to_create
 from cua_lab.envs.screen_env import Episode, ScreenEnvironment, Template
 from cua_lab.errors import LabError
 
@@ -127,9 +128,10 @@ class BrowserEnvironment(ScreenEnvironment[BrowserScreen]):
         texts, wanted = list_to_complete(seed, items, complete)
         before = Todo(items=texts, seed=seed).state()["items"]
         async with self._playing("todo", (width, height), {"items": before}) as page:
-            yield start(f"Check off: {', '.join(wanted)}. Leave the rest.", turns)
+            yield start(complete_prompt(wanted), turns)
             state = await page.state()
-            yield graded(grading.todos_completed(state, before, wanted), state)
+            grade = grading.todos_completed(state, before, wanted)
+            yield graded(grade, state, [list_transcript(texts)])
 
     async def todo_create(
         self, seed: int = 0, text: str | None = None, items: int = 2, turns: int = 4,

@@ -19,10 +19,10 @@ from hud.eval import Task
 
 from cua_lab.desktop.apps import Errands, Game2048, Targets, Todo, boards2048
 from cua_lab.desktop.apps.game2048 import REMEMBERED
-from cua_lab.desktop.apps.transcripts import things_transcript
+from cua_lab.desktop.apps.transcripts import list_transcript, things_transcript
 from cua_lab.envs.lab import grading
 from cua_lab.envs.lab.app_screen import SCREEN, AppScreen
-from cua_lab.envs.lab.starts import list_to_complete, text_to_create
+from cua_lab.envs.lab.starts import complete_prompt, list_to_complete, text_to_create
 from cua_lab.envs.screen_env import Episode, Frame, ScreenEnvironment, Template
 from cua_lab.errors import LabError
 
@@ -120,9 +120,10 @@ class LabEnvironment(ScreenEnvironment[AppScreen]):
         app = Todo(width, height, items=texts, seed=seed)
         before = app.state()["items"]
         with self._desk.playing(app):
-            yield start(f"Check off: {', '.join(wanted)}. Leave the rest.", turns)
+            yield start(complete_prompt(wanted), turns)
             state = app.state()
-            yield graded(grading.todos_completed(state, before, wanted), state)
+            grade = grading.todos_completed(state, before, wanted)
+            yield graded(grade, state, [list_transcript(texts)])
 
     async def todo_create(
         self,

@@ -22,6 +22,11 @@ def list_to_complete(seed: int, items: int, complete: int) -> tuple[list[str], l
     return texts, [texts[i] for i in chosen]
 
 
+def complete_prompt(wanted: Sequence[str]) -> str:
+    """What the player of a list to complete is told."""
+    return f"Check off: {', '.join(wanted)}. Leave the rest."
+
+
 def text_to_create(seed: int, texts: Sequence[str], given: str | None = None) -> str:
     """What to add to a list of these texts: what was given, or a chore that is not on it."""
     unused = [chore for chore in CHORES if chore not in texts]
