@@ -7,7 +7,10 @@ NAME ?= laptop
 # Processes that the tests are played in, each a file at a time (tests/conftest.py): a test is mostly one
 # thread, and waits often (for a screen to rest, for a kernel). `make test WORKERS=0` plays all in one.
 WORKERS ?= 2
-PLAY = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A test that drives a real browser is tried again so often where it fails, and the end of the output
+# says so: on a machine shared with others a browser may be starved. `make test RERUNS=0` forgives none.
+RERUNS ?= 1
+PLAY = -n $(WORKERS) --dist loadfile --no-loadscope-reorder --browser-reruns $(RERUNS)
 # Percent of lines and branches that the tests must reach, without the notebooks: what the last run of
 # `make coverage` measured.
 COVERAGE ?= 0

@@ -9,7 +9,8 @@ Invariant: missing is not zero. What was not measured is `None` (null in the fil
 line does not have is `None`, and one that this version does not know is left out, so that a run of
 an earlier version is read; one of a later format is refused in words.
 
-Formats: 1 has no number in it; 2 counts the record files in `progress.json`.
+Formats: 1 has no number in it; 2 counts the record files in `progress.json`; 3 calls
+the tally's `work` there `tokens_by_part`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any, TypeVar
 from cua_lab.errors import LabError
 from cua_lab.stats import Estimate
 
-FORMAT = 2
+FORMAT = 3
 T = TypeVar("T")
 
 

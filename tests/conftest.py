@@ -36,8 +36,18 @@ TOGETHER = ("tests/browser/", "tests/lessons/", "tests/miles/", "tests/run/")
 """Rooms whose files share what takes seconds to make: a finished run, a policy, a browser."""
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--browser-reruns", type=int, default=0, help="more tries of a test that drives a browser"
+    )
+
+
 def pytest_collection_modifyitems(config, items):
     """Tests that take minutes run when they are asked for: `pytest -m nightly`."""
+    if tries := config.getoption("--browser-reruns"):
+        for item in items:
+            if item.get_closest_marker("browser"):
+                item.add_marker(pytest.mark.flaky(reruns=tries))
     if hasattr(config, "workerinput"):  # several processes, which must agree on the order
         items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     if "nightly" not in (config.option.markexpr or ""):

@@ -204,3 +204,14 @@ def test_loading_a_recipe_imports_nothing_heavy():
     code += "print([m for m in ('torch', 'transformers', 'hud', 'numpy') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_a_finished_runs_recipe_is_read_by_the_old_name_of_a_key():
+    """`agent.token_in` was called `exact_continuation`."""
+    old = MINIMAL + "agent: {exact_continuation: true}\n"
+    assert [stage.agent.token_in for stage in parse_recipe(old).stages] == [True, True]
+    (stage, *_) = parse_recipe(MINIMAL, overrides=["agent.exact_continuation=true"]).stages
+    assert stage.agent.token_in
+    both = MINIMAL + "agent: {exact_continuation: true, token_in: false}\n"
+    with pytest.raises(LabError, match=r"line 7: 'exact_continuation' is 'token_in' by its old"):
+        parse_recipe(both)

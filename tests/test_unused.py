@@ -46,6 +46,13 @@ def test_a_lesson_and_a_tool_count_as_users_and_a_magic_line_does_no_harm(
     assert unused_names(package, [lessons, tools]) == []
 
 
+def test_a_file_that_the_package_writes_for_its_users_counts_as_one(package: Path) -> None:
+    (package / "new.py.jinja").write_text(
+        "class << name >>:\n    size = << 3 | tojson >>\nback()\n"
+    )
+    assert [one.name for one in unused_names(package, [])] == ["side"]
+
+
 def test_an_excuse_for_what_is_used_is_a_fault(tmp_path: Path) -> None:
     unused = [Unused("back", "function", tmp_path / "doors.py", 4)]
     assert faults(unused, {"back": "a reason"}, root=tmp_path) == []

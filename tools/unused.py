@@ -1,6 +1,7 @@
 """What nobody uses: code of the package that only tests reach, or nothing does.
 
-    package + lessons ──vulture──▶ names without a use ──minus unused_allowed.toml──▶ faults
+    package, lessons, what `cua-lab new` writes ──vulture──▶ names without a use
+    names without a use ──minus unused_allowed.toml──▶ faults
 
 Invariant: the list of exceptions has a reason for each and holds no name that is used: what is
 used again, or gone, leaves the list. Imports are left to ruff, which reads annotations better.
@@ -11,6 +12,7 @@ used again, or gone, leaves the list. Imports are left to ruff, which reads anno
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 import tomllib
@@ -55,7 +57,8 @@ def unused_names(package: Path, users: Sequence[Path]) -> list[Unused]:
     with tempfile.TemporaryDirectory() as folder:
         notebooks = [_as_module(path, Path(folder)) for user in users for path in _notebooks(user)]
         modules = [path for user in users for path in _modules(user)]
-        found.scavenge([str(path) for path in (package, *modules, *notebooks)])
+        templates = [_filled(path, Path(folder)) for path in sorted(package.rglob("*.py.jinja"))]
+        found.scavenge([str(path) for path in (package, *modules, *notebooks, *templates)])
         items = found.get_unused_code(min_confidence=CONFIDENCE)
     return [
         Unused(str(item.name), item.typ, Path(item.filename), item.first_lineno)
@@ -81,6 +84,15 @@ def _as_module(notebook: Path, folder: Path) -> Path:
     ]
     module = folder / f"lesson_{notebook.stem}.py"
     module.write_text("\n".join(lines), encoding="utf-8")
+    return module
+
+
+def _filled(template: Path, folder: Path) -> Path:
+    """A module that `cua-lab new` writes, each place filled with the place's own name."""
+    text = re.sub(r"<<\s*(\w+)\s*>>", r"\1", template.read_text(encoding="utf-8"))
+    text = re.sub(r"<<.*?>>", "None", text)
+    module = folder / f"{template.parent.name}_{template.name.removesuffix('.jinja')}"
+    module.write_text(re.sub(r"<%.*?%>\n?", "", text), encoding="utf-8")
     return module
 
 

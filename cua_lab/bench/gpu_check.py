@@ -30,7 +30,7 @@ from cua_lab.training.batching import MicroBatch
 from cua_lab.training.hardware import CARDS, memory_of, passes_of, real_config
 from cua_lab.training.learner import Learner
 from cua_lab.training.ranks import ALONE, Ranks
-from cua_lab.training.shares import Part, Piece, shares
+from cua_lab.training.shares import Minibatch, Piece, shares
 from cua_lab.training.updates import Updates
 
 GRID = (1, 20, 26)
@@ -168,7 +168,7 @@ def random_policy(size: str, settings: TrainerSettings) -> Policy:
     return Policy(network, nothing, nothing, "qwen3_vl", "0-1000", (), (), "random")
 
 
-def made_up(learner: Learner, rows: int, length: int) -> Part:
+def made_up(learner: Learner, rows: int, length: int) -> Minibatch:
     """Sequences of a screenshot and random ids, each a forward pass of its own; what the engine
     would have said of them is what the policy says before the first update."""
     policy = learner.policy
@@ -179,12 +179,12 @@ def made_up(learner: Learner, rows: int, length: int) -> Part:
         ids = [int(text[0]), *[policy.image_token_id] * pads, *map(int, text[1:])]
         pixels = generator.standard_normal((math.prod(GRID), 1536), dtype=np.float32)
         batch = collate(policy, [Example(ids, pixels, np.array([GRID], dtype=np.int64))])
-        where = torch.zeros(1, length, dtype=torch.bool)
-        where[0, -max(1, int(ANSWER * length)) :] = True
+        loss_mask = torch.zeros(1, length, dtype=torch.bool)
+        loss_mask[0, -max(1, int(ANSWER * length)) :] = True
         with torch.no_grad():
-            said = learner.score(batch, where, temperature=1.0).logprobs.cpu()
-        micro = MicroBatch((place,), batch, where, said, where)
-        count = rows * int(where.sum())
+            said = learner.score(batch, loss_mask, temperature=1.0).logprobs.cpu()
+        micro = MicroBatch((place,), batch, loss_mask, said, loss_mask)
+        count = rows * int(loss_mask.sum())
         sign = 1.0 if place % 2 else -1.0
         weights = torch.tensor([1 / count], dtype=torch.float64)
         pieces.append(Piece(place, micro, torch.tensor([sign]), weights))

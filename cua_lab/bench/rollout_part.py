@@ -35,13 +35,13 @@ STAGE = "click"
 async def rollout(rounds: int, top: Limits) -> Measured:
     """At most three rounds: one at a time, `AT_ONCE` episodes take seconds of CPU time."""
     recipe = load_recipe("laptop", [f"stages.{STAGE}.agent.max_tokens={ANSWER}"])
-    setup = build_stage(recipe, recipe.stage(STAGE))
-    engine = Engine(new_policy(setup, demonstrator_of(setup)), max_batch=AT_ONCE)
+    context = build_stage(recipe, recipe.stage(STAGE))
+    engine = Engine(new_policy(context, demonstrator_of(context)), max_batch=AT_ONCE)
     try:
-        plans = setup.fresh_plans("bench", AT_ONCE)
+        plans = context.fresh_plans("bench", AT_ONCE)
         ways: dict[str, Way] = {
-            f"{AT_ONCE} at once": partial(_play, setup, engine, plans, 1, AT_ONCE),
-            "one at a time": partial(_play, setup, engine, plans, 1, 1),
+            f"{AT_ONCE} at once": partial(_play, context, engine, plans, 1, AT_ONCE),
+            "one at a time": partial(_play, context, engine, plans, 1, 1),
         }
         rounds = min(rounds, 3)
         pairs = pairs_of(
@@ -52,20 +52,22 @@ async def rollout(rounds: int, top: Limits) -> Measured:
             " the wire do for an episode is the same for each",
         )
         few = plans[:TOGETHER]
-        sizes: dict[int, Way] = {n: partial(_play, setup, engine, few, n, TOGETHER) for n in TURNS}
+        sizes: dict[int, Way] = {
+            n: partial(_play, context, engine, few, n, TOGETHER) for n in TURNS
+        }
         return Measured(pairs, [await growing("rollout", "turns", sizes, rounds=rounds)])
     finally:
         engine.close()
 
 
 async def _play(
-    setup: StageContext, engine: Engine, plans: list[Plan], turns: int, concurrency: int
+    context: StageContext, engine: Engine, plans: list[Plan], turns: int, concurrency: int
 ) -> list[Episode]:
     """Episodes of so many turns; a `LabError` where one is shorter or has failed."""
     engine.flush_cache()
     app = create_app(engine)
     slots = engine.open_slots(min(concurrency, len(plans)))
-    config = setup.config.model_copy(update={"max_steps": turns, "stop_on": set()})
+    config = context.config.model_copy(update={"max_steps": turns, "stop_on": set()})
     calls = [{"action": "click", "x": 1, "y": 1}] * turns
 
     async def play_one(plan: Plan, k: int) -> Episode:
@@ -77,7 +79,7 @@ async def _play(
             task,
             config,
             _Led(shim, ScriptedTransport(in_turn(calls))),
-            runtime=setup.runtime,
+            runtime=context.runtime,
             id=plan.id,
             group=plan.group,
             turns=lambda: tuple(shim.turns),

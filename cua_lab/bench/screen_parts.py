@@ -112,17 +112,17 @@ async def _settled_pairs(rounds: int, moving_ms: int, more: str) -> list[Pair]:
 async def episode(rounds: int, top: Limits) -> Measured:
     """One scripted click, graded, beside an episode of HUD's in which nothing happens."""
     recipe = load_recipe("laptop")
-    setup = build_stage(recipe, recipe.stage("click"))
+    context = build_stage(recipe, recipe.stage("click"))
     nobody, nothing, empty = _Nobody(), Task(env="empty", id="nothing"), LocalRuntime(_empty)
-    (plan,) = setup.fresh_plans("bench", 1)
+    (plan,) = context.fresh_plans("bench", 1)
 
     async def theirs() -> None:
         await nothing.run(nobody, runtime=empty)
 
-    args = setup.variants[0].args
+    args = context.variants[0].args
     screen = Targets(2, width=args["width"], height=args["height"], seed=0).draw()
     ways: dict[str, Way] = {
-        "scripted click": partial(_scripted, setup, plan, 1),
+        "scripted click": partial(_scripted, context, plan, 1),
         "empty episode": theirs,
     }
     pairs = pairs_of(
@@ -135,14 +135,14 @@ async def episode(rounds: int, top: Limits) -> Measured:
         " asks a player, clicks, and reads the state for the grade. Nothing of it goes over HTTP or"
         " a socket of ours; both sides pay HUD's own control channel",
     )
-    sizes: dict[int, Way] = {turns: partial(_scripted, setup, plan, turns) for turns in TURNS}
+    sizes: dict[int, Way] = {turns: partial(_scripted, context, plan, turns) for turns in TURNS}
     return Measured(pairs, [await growing("episode", "turns", sizes, rounds=rounds)])
 
 
-async def _scripted(setup: StageContext, plan: Plan, turns: int) -> None:
+async def _scripted(context: StageContext, plan: Plan, turns: int) -> None:
     """Looks, and at last a click."""
     looks = [{"action": "move", "x": 50, "y": 50}] * (turns - 1)
-    config = setup.config.model_copy(
+    config = context.config.model_copy(
         update={"max_steps": turns, "stop_on": set(), "tool": ToolConfig(pace_ms=0)}
     )
     args = {**plan.task.args, "turns": turns}
@@ -151,7 +151,7 @@ async def _scripted(setup: StageContext, plan: Plan, turns: int) -> None:
         task,
         config,
         ScriptedTransport(in_turn([*looks, {"action": "click", "x": 50, "y": 50}])),
-        runtime=setup.runtime,
+        runtime=context.runtime,
         id=plan.id,
         group=plan.group,
     )

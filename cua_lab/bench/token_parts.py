@@ -59,10 +59,10 @@ class Prompts:
     @classmethod
     def make(cls, count: int) -> Prompts:
         recipe = load_recipe("laptop")
-        setup = build_stage(recipe, recipe.stage("click"))
-        demonstrator = demonstrator_of(setup)
+        context = build_stage(recipe, recipe.stage("click"))
+        demonstrator = demonstrator_of(context)
         assert demonstrator is not None  # the lab's own recipes bring one
-        policy = new_policy(setup, demonstrator)
+        policy = new_policy(context, demonstrator)
         demos = [demonstrator(index) for index in range(count)]
         return cls(
             policy,

@@ -48,11 +48,11 @@ Step = tuple[float, float]
 
 async def sft(rounds: int, top: Limits) -> Measured:
     """A warm-up step."""
-    setup, policy = _click()
-    demonstrator = demonstrator_of(setup)
+    context, policy = _click()
+    demonstrator = demonstrator_of(context)
     assert demonstrator is not None  # the lab's own recipes bring one
     made = [make_example(policy, demonstrator(index)) for index in range(ROWS)]
-    settings = setup.stage.sft
+    settings = context.stage.sft
     batch = _peer_batch(policy, [m.example for m in made], [m.loss_mask.tolist() for m in made])
     ours = partial(_own_sft, _copied(policy), settings)
     peers = {"transformers' logits": _hf_nll, **trl_losses.sft_losses()}
@@ -65,9 +65,9 @@ async def sft(rounds: int, top: Limits) -> Measured:
 async def grpo(rounds: int, top: Limits) -> Measured:
     """A step on episodes that the policy has just played; rewards are dealt in turn, since a policy
     with random weights has none."""
-    setup, policy = _click()
-    samples = await _samples(setup, policy)
-    settings = replace(setup.stage.grpo, kl="none", kl_coef=0.0, zero_variance="counted")
+    context, policy = _click()
+    samples = await _samples(context, policy)
+    settings = replace(context.stage.grpo, kl="none", kl_coef=0.0, zero_variance="counted")
     whole = [Example(s.stitched.tokens, s.pixel_values, s.image_grid_thw) for s in samples]
     masks = [[0] * s.stitched.response_start + list(s.stitched.loss_mask) for s in samples]
     batch = replace(
@@ -116,15 +116,15 @@ async def _measured(
 
 def _click() -> tuple[StageContext, Policy]:
     recipe = load_recipe("laptop")
-    setup = build_stage(recipe, recipe.stage("click"))
-    return setup, new_policy(setup, demonstrator_of(setup))
+    context = build_stage(recipe, recipe.stage("click"))
+    return context, new_policy(context, demonstrator_of(context))
 
 
-async def _samples(setup: StageContext, policy: Policy) -> list[Sample]:
+async def _samples(context: StageContext, policy: Policy) -> list[Sample]:
     engine = Engine(policy, max_batch=ROWS)
     try:
-        worker = Worker(engine, setup.config, setup.runtime, concurrency=ROWS)
-        episodes = await worker.play(setup.training_plans(0)[:ROWS])
+        worker = Worker(engine, context.config, context.runtime, concurrency=ROWS)
+        episodes = await worker.play(context.training_plans(0)[:ROWS])
     finally:
         engine.close()
     codec = codec_from_tokenizer(policy.tokenizer)

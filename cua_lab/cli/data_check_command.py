@@ -83,7 +83,7 @@ def convert(
     ] = None,
 ) -> None:
     """Turn a public dataset's file into our samples or, for OSWorld and WebArena, HUD task rows."""
-    from cua_lab.dataset.formats import convert_file
+    from cua_lab.dataset.formats import convert_file, licences
 
     done = convert_file(format, file, out, images=images)
     if done.skipped and not done.rows:
@@ -91,7 +91,7 @@ def convert(
             f"none of the {done.skipped} rows of {file} could be read as {format}; the reason of"
             f" each is in {done.skipped_file}"
         )
-    typer.echo(f"wrote {done.rows} rows to {out}")
+    typer.echo(f"wrote {done.rows} rows to {out}; licence of the public rows: {licences()[format]}")
     if done.skipped:
         typer.echo(f"{done.skipped} rows could not be read; see why in {done.skipped_file}")
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cua_lab.cli.root import app
+
+if TYPE_CHECKING:
+    from cua_lab.miles.capacity import Plan
 
 DESKTOPS = (10, 100, 10_000)
 
@@ -47,9 +50,6 @@ def plan_run(
     """Simulate a step for several numbers of desktops; formulae in `cua_lab.miles.capacity`."""
     from dataclasses import replace
 
-    from rich.console import Console
-    from rich.table import Table
-
     from cua_lab.miles.capacity import H200, plan, workload_of
     from cua_lab.miles.recipe import PUBLISHED, load_miles_recipe
 
@@ -66,19 +66,30 @@ def plan_run(
         train_tokens_s=train,
     )
     cards = gpus or loaded.cluster.nodes * loaded.cluster.gpus
-    table = Table(box=None, pad_edge=False)
-    names = ("desktops", "episodes", "rollout", "pixels", "training", "step", "cost", "waits for")
-    for column in names:
-        table.add_column(column, justify="left" if column == "waits for" else "right")
+    plans = {}
     for count in desktops or (loaded.runtime.max_sandboxes, *DESKTOPS):
         work = workload_of(loaded, episodes=max(count, loaded.train.episodes))
         made = plan(work, speeds, sandboxes=count, gpus=cards, gpu_hour=gpu_hour,
                     sandbox_hour=sandbox_hour)  # fmt: skip
+        plans[count] = work.episodes, made
+    _show(plans)
+    typer.echo(f"{cards} GPUs; speeds are as given or assumed, see `cua_lab.miles.capacity.H200`")
+
+
+def _show(plans: dict[int, tuple[int, Plan]]) -> None:
+    """Episodes and the plan of a step, by the number of desktops."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    names = ("desktops", "episodes", "rollout", "pixels", "training", "step", "cost", "waits for")
+    for column in names:
+        table.add_column(column, justify="left" if column == "waits for" else "right")
+    for count, (episodes, made) in plans.items():
         seconds = (made.rollout.seconds, made.transfer_s, made.train_s, made.step_s)
         cells = [f"{value / 60:.1f} min" for value in seconds]
-        table.add_row(str(count), str(work.episodes), *cells, f"{made.cost:.2f}", made.bottleneck)
+        table.add_row(str(count), str(episodes), *cells, f"{made.cost:.2f}", made.bottleneck)
     Console().print(table)
-    typer.echo(f"{cards} GPUs; speeds are as given or assumed, see `cua_lab.miles.capacity.H200`")
 
 
 def _beside_runs(folders: list[Path], desktops: list[int]) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Any
 
 from cua_lab.computer.coordinates import View
 from cua_lab.demonstrators.demos import Demo, PromptContext, _Conversation, _jitter
 from cua_lab.desktop.apps import Errands
 from cua_lab.envs.lab.env import ERRANDS_PROMPT
-from cua_lab.play.scripted import ScriptedPolicy, in_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +40,3 @@ class ErrandsPlayer:
         talk = _Conversation(self.scene, ERRANDS_PROMPT, app.draw())
         talk.call({"action": "click", "x": point[0], "y": point[1]})
         return talk.demo()
-
-
-def short_cut(size: tuple[int, int] = (128, 128), count: int = 5) -> ScriptedPolicy:
-    """A player that deletes the list, whatever is on it; coordinates in 0-1000."""
-    (x, y), (width, height) = Errands(*size, count=count).boxes["delete"].center, size
-    call: dict[str, Any] = {
-        "action": "click",
-        "x": round(x * 1000 / width),
-        "y": round(y * 1000 / height),
-    }
-    return in_turn([call])

@@ -373,7 +373,7 @@ async def slider_and_box(h: Hands) -> Calls:
 
 
 async def radio_and_field(h: Hands) -> Calls:
-    radio, number, field = h.match(r'the (\d)\w+ radio .* number "(\d+)" into the (\d)')
+    radio, number, field = h.match(r'the (\d)\w+ radio .* number "(-?\d+)" into the (\d)')
     yield await h.click("#area input[type=radio]", nth=int(radio) - 1)
     yield await h.click(f"#input-{field}")
     yield type_(number)

@@ -31,13 +31,6 @@ class Keymap:
     keysyms: bytes
     """4 bytes each, `per_key` for each key, from key 8 on; 0 is none."""
 
-    @property
-    def spare(self) -> int:
-        """Keys without a keysym: what can still be lent."""
-        size = 4 * self.per_key
-        rows = (self.keysyms[at : at + size] for at in range(0, len(self.keysyms), size))
-        return sum(not any(row) for row in rows)
-
 
 async def read_keymap(display: int) -> Keymap:
     """The table now."""

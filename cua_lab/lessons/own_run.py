@@ -36,9 +36,9 @@ class OwnRun:
         """`folder` is where records and checkpoints go; raises `LabError` where the recipe is
         wrong."""
         loaded = load_recipe(recipe, list(overrides))
-        setup = build_stage(loaded, loaded.stages[0])
+        context = build_stage(loaded, loaded.stages[0])
         held = RunFolder.create(folder, resume=False, overwrite=True)
-        return cls(StageRun.open(setup, held, Progress()))
+        return cls(StageRun.open(context, held, Progress()))
 
     async def warm_up(self) -> Measured:
         """Learn from demonstrations; what fresh episodes then earn."""
@@ -48,10 +48,10 @@ class OwnRun:
 
     async def improve(self, steps: int) -> list[float]:
         """So many GRPO steps more; the mean reward of each."""
-        setup = self.stage.setup
+        context = self.stage.context
         last = self.stage.state.step + steps
-        grpo = replace(setup.stage.grpo, steps=last)
-        self.stage.setup = replace(setup, stage=replace(setup.stage, grpo=grpo))
+        grpo = replace(context.stage.grpo, steps=last)
+        self.stage.context = replace(context, stage=replace(context.stage, grpo=grpo))
         await self.stage._grpo()
         records = read_lines(self.stage.folder.path / "metrics.jsonl")
         return [line["reward_mean"] for line in records if line["phase"] == "grpo"][-steps:]

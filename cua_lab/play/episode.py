@@ -123,13 +123,6 @@ class Episode:
         """What training compares: the grader's reward less the gate's penalty."""
         return None if self.reward is None else self.reward - self.penalty
 
-    @property
-    def valid_calls(self) -> float | None:
-        """Share of the model's answers with well-formed calls; `None` where it never answered."""
-        if not self.actions:
-            return None
-        return sum(action.well_formed for action in self.actions) / len(self.actions)
-
 
 async def play(
     task: Task,

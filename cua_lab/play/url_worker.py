@@ -18,11 +18,11 @@ from cua_lab.play.ablation import OtherScreens, Screens
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.scripted import ScriptedPolicy, ScriptedTransport
 from cua_lab.play.worker import Plan
-from cua_lab.serving.continuation import ExactContinuation, continuation_of
 from cua_lab.serving.loopback import open_transport
 from cua_lab.serving.outside import OutsideEngine
 from cua_lab.serving.retrying import RetryTransport
 from cua_lab.serving.shim import ShimTransport
+from cua_lab.serving.token_in import TokenIn, token_in_of
 from cua_lab.waiting import labelled
 
 if TYPE_CHECKING:
@@ -43,17 +43,17 @@ class UrlWorker:
     on_episode: Callable[[Episode], None] | None = None
     retries: int = 3
     """Of a request that brought no answer."""
-    exact: bool = False
+    token_in: bool = False
     """Whether later turns send the ids on record; sglang only."""
-    _continuation: ExactContinuation | None = field(init=False, repr=False)
+    _token_requests: TokenIn | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.exact and self.engine.dialect == "vllm":
+        if self.token_in and self.engine.dialect == "vllm":
             raise LabError(
-                "agent.exact_continuation needs an engine that continues from ids: embedded or"
+                "agent.token_in needs an engine that continues from ids: embedded or"
                 " sglang; vLLM's chat ignores them"
             )
-        self._continuation = continuation_of(self.engine.policy) if self.exact else None
+        self._token_requests = token_in_of(self.engine.policy) if self.token_in else None
         self.config = self.config.model_copy(update={"model": self.engine.name})
 
     async def play(
@@ -99,7 +99,7 @@ class UrlWorker:
             vocab_size=policy.vocab_size,
             stop_ids=frozenset(policy.stop_ids),
             forbidden_ids=policy.forbidden_ids,
-            exact=self._continuation,
+            token_in=self._token_requests,
         )
 
     async def _one(

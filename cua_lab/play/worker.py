@@ -18,10 +18,10 @@ import httpx
 from cua_lab.play.ablation import OtherScreens, Screens
 from cua_lab.play.episode import Episode, play, play_slots
 from cua_lab.play.scripted import ScriptedPolicy, ScriptedTransport
-from cua_lab.serving.continuation import ExactContinuation, continuation_of
 from cua_lab.serving.in_process import EngineAnswers, InProcess
 from cua_lab.serving.server import create_app
 from cua_lab.serving.shim import ShimTransport
+from cua_lab.serving.token_in import TokenIn, token_in_of
 from cua_lab.waiting import labelled, telling
 
 if TYPE_CHECKING:
@@ -60,17 +60,17 @@ class Worker:
     """Of one episode, grading included."""
     on_episode: Callable[[Episode], None] | None = None
     """Called as each episode ends: for a progress bar."""
-    exact: bool = False
-    """Whether later turns send the ids on record (see `serving.continuation`)."""
+    token_in: bool = False
+    """Whether later turns send the ids on record (see `serving.token_in`)."""
     wire: bool = False
     """Whether answers take the form that a server's have, for tests of it: the same episodes, and
-    2 ms more for each answer. Other screens and `exact` need that form in any case."""
+    2 ms more for each answer. Other screens and `token_in` need that form in any case."""
     _app: Any = field(init=False, repr=False)
-    _continuation: ExactContinuation | None = field(init=False, repr=False)
+    _token_requests: TokenIn | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._app = create_app(self.engine)
-        self._continuation = continuation_of(self.engine.policy) if self.exact else None
+        self._token_requests = token_in_of(self.engine.policy) if self.token_in else None
 
     async def play(
         self, plans: Sequence[Plan], *, screens: Callable[[Plan], Screens] | None = None
@@ -83,7 +83,7 @@ class Worker:
         async def play_one(plan: Plan, k: int) -> Episode:
             asked: EngineAnswers | ShimTransport
             transport: httpx.AsyncBaseTransport | InProcess
-            if self.wire or self.exact or screens:
+            if self.wire or self.token_in or screens:
                 asked = self._shim(plan, slots[k])
                 transport = OtherScreens(asked, screens(plan)) if screens else asked
             else:
@@ -108,7 +108,7 @@ class Worker:
             seed=plan.seed,
             vocab_size=policy.vocab_size,
             stop_ids=frozenset(policy.stop_ids),
-            exact=self._continuation,
+            token_in=self._token_requests,
         )
 
     async def play_scripted(

@@ -174,15 +174,23 @@ def _image_features(policy: Policy, batch: Batch) -> ImageFeatures | None:
     return encode_images(policy.model, batch.pixels, batch.grids).select(batch.image_index)
 
 
-def _states_before(policy: Policy, batch: Batch, where: torch.Tensor, exact: bool) -> torch.Tensor:
-    """The states (N, H) that the tokens at `where` (B, T) are predicted from."""
-    before = torch.zeros_like(where)
-    before[:, :-1] = where[:, 1:]
+def _states_before(
+    policy: Policy, batch: Batch, loss_mask: torch.Tensor, float64_attention: bool
+) -> torch.Tensor:
+    """The states (N, H) that the tokens at `loss_mask` (B, T) are predicted from."""
+    before = torch.zeros_like(loss_mask)
+    before[:, :-1] = loss_mask[:, 1:]
     if not writes_out(policy.model):
         return hidden_states(policy, batch)[before]
     images = _image_features(policy, batch)
     return states_at(
-        policy.model, batch.ids, batch.positions, before, images, batch.shared, exact=exact
+        policy.model,
+        batch.ids,
+        batch.positions,
+        before,
+        images,
+        batch.shared,
+        float64_attention=float64_attention,
     )
 
 
@@ -205,24 +213,24 @@ def masked_logits(
 def score(
     policy: Policy,
     batch: Batch,
-    where: torch.Tensor,
+    loss_mask: torch.Tensor,
     *,
     temperature: float = 1.0,
-    exact: bool = False,
+    float64_attention: bool = False,
 ) -> Scores:
-    """Log-probability and entropy of the tokens at `where` (B, T) bool; the rest is NaN.
+    """Log-probability and entropy of the tokens at `loss_mask` (B, T) bool; the rest is NaN.
 
     The head runs on those positions only: answers are a fifth of an episode's tokens. The batch may
-    lie on the CPU; the scores are where the network is. `exact`: to be compared with the engine's
-    (`text_forward.states_at`), bit for bit where the network is written out.
+    lie on the CPU; the scores are where the network is. `float64_attention`: to be compared with
+    the engine's (`text_forward.states_at`), bit for bit where the network is written out.
     """
-    if bool(where[:, 0].any()):
-        raise ValueError("token 0 of a sequence has no prediction; `where` must be False there")
+    if bool(loss_mask[:, 0].any()):
+        raise ValueError("token 0 of a sequence has no prediction; `loss_mask` must be False there")
     batch = on_device(batch, policy.model.device)
-    where = moved(where, batch.ids.device)
-    states = _states_before(policy, batch, where, exact)  # (N, H)
-    chosen, entropy = _head(policy, states, batch.ids[where], temperature)
-    return Scores(logprobs=_spread(chosen, where), entropy=_spread(entropy, where))
+    loss_mask = moved(loss_mask, batch.ids.device)
+    states = _states_before(policy, batch, loss_mask, float64_attention)  # (N, H)
+    chosen, entropy = _head(policy, states, batch.ids[loss_mask], temperature)
+    return Scores(logprobs=_spread(chosen, loss_mask), entropy=_spread(entropy, loss_mask))
 
 
 def _head(
@@ -263,7 +271,7 @@ def _from_states(
     return chosen, entropy
 
 
-def _spread(values: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+def _spread(values: torch.Tensor, loss_mask: torch.Tensor) -> torch.Tensor:
     """(N,) back to (B, T), NaN elsewhere; the gradient comes back through the scatter."""
-    empty = torch.full(where.shape, torch.nan, dtype=values.dtype, device=values.device)
-    return empty.masked_scatter(where, values)
+    empty = torch.full(loss_mask.shape, torch.nan, dtype=values.dtype, device=values.device)
+    return empty.masked_scatter(loss_mask, values)

@@ -36,12 +36,6 @@ def chat_template() -> str:
     return (Path(__file__).parent / "chat_template.jinja").read_text(encoding="utf-8").rstrip("\n")
 
 
-def call_text(name: str, arguments: dict[str, Any]) -> str:
-    """The canonical text of one tool call: what the template renders and a warm policy says."""
-    body = json.dumps(arguments, ensure_ascii=False)
-    return f'<tool_call>\n{{"name": "{name}", "arguments": {body}}}\n</tool_call>'
-
-
 def render_text(
     tokenizer: Tokenizer,
     messages: Sequence[Message],

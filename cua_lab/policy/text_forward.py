@@ -54,17 +54,17 @@ def states_at(
     model: Network,
     ids: Tensor,
     positions: Tensor,
-    where: Tensor,
+    state_mask: Tensor,
     images: ImageFeatures | None,
     shared: Shared,
     *,
-    exact: bool = False,
+    float64_attention: bool = False,
 ) -> Tensor:
-    """The normed last states (N, H) of the tokens at `where` (B, T) bool, row by row.
+    """The normed last states (N, H) of the tokens at `state_mask` (B, T) bool, row by row.
 
     `ids` (B, T) and `positions` (3, B, T) as transformers takes them; `images` has one entry for
-    each image of the rows, in order. `exact`: attention in float64, as the embedded engine computes
-    it, which makes the states those that it sampled from; a step of 128 games costs a sixth more.
+    each image of the rows, in order. `float64_attention`: as the embedded engine computes it, which
+    makes the states those that it sampled from; a step of 128 games costs a sixth more.
     """
     text = model.model.language_model
     first = torch.from_numpy(shared.first)  # (U,)
@@ -82,10 +82,10 @@ def states_at(
     turn = _turns(text, x, positions.flatten(1)[:, first][:, None])
     for index, layer in enumerate(text.layers):
         last = index == len(text.layers) - 1 and index >= len(taps)
-        x = _layer(layer, x, turn, rows, where if last else None, exact)
+        x = _layer(layer, x, turn, rows, state_mask if last else None, float64_attention)
         if index < len(taps):
             x = x[0].index_add(0, seen, torch.cat(taps[index])[feature])[None]
-    chosen = x if x.dim() == 2 else x[0][rows.token[where.flatten()]]
+    chosen = x if x.dim() == 2 else x[0][rows.token[state_mask.flatten()]]
     return rms_norm(chosen, text.norm.weight, text.norm.variance_epsilon)
 
 
@@ -119,10 +119,10 @@ def _layer(
     x: Tensor,
     turn: tuple[Tensor, Tensor],
     rows: Rows,
-    where: Tensor | None,
-    exact: bool,
+    state_mask: Tensor | None,
+    float64_attention: bool,
 ) -> Tensor:
-    """One layer, (1, U, H) to the same, or to (N, H) at `where` (B, T)."""
+    """One layer, (1, U, H) to the same, or to (N, H) at `state_mask` (B, T)."""
     attention, mlp = layer.self_attn, layer.mlp
     h = rms_norm(x, layer.input_layernorm.weight, layer.input_layernorm.variance_epsilon)
     parts = (attention.q_proj, attention.k_proj, attention.v_proj)
@@ -134,7 +134,7 @@ def _layer(
     qk = rms_norm(qkv[:, :, : heads + keys], torch.cat(norms), attention.q_norm.variance_epsilon)
     qk = rows.laid_out(rotate(qk, *turn))
     values = rows.laid_out(qkv[:, :, heads + keys :])
-    if exact:
+    if float64_attention:
         qk, values = qk.double(), values.double()
     mixed = F.scaled_dot_product_attention(
         qk[:, :heads],
@@ -145,10 +145,10 @@ def _layer(
         enable_gqa=heads != keys,
     )
     mixed = mixed.to(x.dtype).transpose(1, 2).flatten(2).flatten(0, 1)  # (B * T, heads * D)
-    if where is None:
+    if state_mask is None:
         mixed = mixed[rows.first][None]
     else:
-        mixed, x = mixed[where.flatten()], x[0][rows.token[where.flatten()]]
+        mixed, x = mixed[state_mask.flatten()], x[0][rows.token[state_mask.flatten()]]
     x = x + attention.o_proj(mixed)
     h = rms_norm(
         x, layer.post_attention_layernorm.weight, layer.post_attention_layernorm.variance_epsilon

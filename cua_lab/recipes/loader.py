@@ -173,6 +173,7 @@ def _build(cls: Any, tree: Any, path: str, source: Source) -> Any:
         raise source.error(path, f"{path} is {tree!r}; it is a section with keys of its own")
     hints = get_type_hints(cls, include_extras=True)
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    tree = _with_today_s_names(tree, fields, path, source)
     for key in tree:
         if key not in fields:
             raise source.error(join(path, key), _unknown(key, path, fields))
@@ -189,6 +190,19 @@ def _build(cls: Any, tree: Any, path: str, source: Source) -> Any:
         return cls(**values)
     except (ValueError, LabError) as error:
         raise source.error(path, f"{path or 'the recipe'}: {error}") from error
+
+
+def _with_today_s_names(
+    tree: Mapping[str, Any], fields: Mapping[str, Any], path: str, source: Source
+) -> Mapping[str, Any]:
+    """An older recipe's keys (a finished run's config.yaml has some) as the fields are called."""
+    former = {
+        f.metadata["formerly"]: name for name, f in fields.items() if "formerly" in f.metadata
+    }
+    for old, new in former.items():
+        if old in tree and new in tree:
+            raise source.error(join(path, old), f"{old!r} is {new!r} by its old name; give one")
+    return {former.get(key, key): value for key, value in tree.items()}
 
 
 def _unknown(key: str, path: str, fields: Mapping[str, Any]) -> str:

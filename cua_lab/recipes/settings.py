@@ -184,7 +184,7 @@ class AgentSettings:
     """Answers that end the episode instead of being answered with an error."""
     after_rewrite: Literal["truncate", "split"] = "truncate"
     """When a prompt rewrites history: drop what follows, or start a second sequence."""
-    exact_continuation: bool = False
+    token_in: bool = field(default=False, metadata={"formerly": "exact_continuation"})
     """Send the ids on record instead of rendering history again: no divergence can occur."""
     timeout_s: Annotated[float, Range(1)] = 120.0
     """Of one episode; one that takes longer failed."""

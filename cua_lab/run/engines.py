@@ -19,13 +19,13 @@ AnyEngine = Engine | OutsideEngine
 AnyWorker = Worker | UrlWorker
 
 
-def open_engine(setup: StageContext, policy: Policy, pushes: Path) -> tuple[AnyEngine, AnyWorker]:
+def open_engine(context: StageContext, policy: Policy, pushes: Path) -> tuple[AnyEngine, AnyWorker]:
     """The engine with its worker; `pushes` is where a server outside reads its weights."""
-    settings, run, agent = setup.recipe.engine, setup.recipe.run, setup.stage.agent
+    settings, run, agent = context.recipe.engine, context.recipe.run, context.stage.agent
     shared: dict[str, Any] = {
         "concurrency": run.concurrency,
         "timeout_s": agent.timeout_s,
-        "exact": agent.exact_continuation,
+        "token_in": agent.token_in,
     }
     if settings.kind == "embedded":
         engine = Engine(
@@ -34,8 +34,8 @@ def open_engine(setup: StageContext, policy: Policy, pushes: Path) -> tuple[AnyE
             cache_mib=settings.cache_mib,
             threads=run.threads,
         )
-        return engine, Worker(engine, setup.config, setup.runtime, **shared)
-    if settings.url is not None and setup.stage.policy.checkpoint is None:
+        return engine, Worker(engine, context.config, context.runtime, **shared)
+    if settings.url is not None and context.stage.policy.checkpoint is None:
         raise LabError(
             "engine.url is a server with a tokenizer and a template of its own, so the policy must"
             " come from the same folder: set policy.checkpoint to what the server was started with,"
@@ -53,7 +53,9 @@ def open_engine(setup: StageContext, policy: Policy, pushes: Path) -> tuple[AnyE
     )
     try:
         retries = settings.retries
-        return outside, UrlWorker(outside, setup.config, setup.runtime, retries=retries, **shared)
+        return outside, UrlWorker(
+            outside, context.config, context.runtime, retries=retries, **shared
+        )
     except BaseException:
         outside.close()
         raise

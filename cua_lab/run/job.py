@@ -42,13 +42,14 @@ async def run_recipe(recipe: Recipe, folder: RunFolder, *, ranks: Ranks = ALONE)
 
     torch.set_num_threads(recipe.run.threads)
     check_launch(recipe, ranks)
-    setups = [build_stage(recipe, stage) for stage in recipe.stages]  # all mistakes before any work
-    for setup in setups:
-        demonstrator_of(setup)
+    # All mistakes are told before any work.
+    contexts = [build_stage(recipe, stage) for stage in recipe.stages]
+    for context in contexts:
+        demonstrator_of(context)
     with folder.begin() as held, watchdog(recipe.run.watchdog_minutes):
         progress = recover(recipe, held)
         held.write("config.yaml", dump_recipe(recipe))
-        await _play(recipe, setups, held, progress, ranks)
+        await _play(recipe, contexts, held, progress, ranks)
         dismiss(ranks)
         summary = summarise(recipe, progress)
         held.write_json("summary.json", summary)
@@ -58,7 +59,7 @@ async def run_recipe(recipe: Recipe, folder: RunFolder, *, ranks: Ranks = ALONE)
 
 async def _play(
     recipe: Recipe,
-    setups: Sequence[StageContext],
+    contexts: Sequence[StageContext],
     folder: RunFolder,
     progress: Progress,
     ranks: Ranks,
@@ -66,7 +67,7 @@ async def _play(
     """What is left of each stage; however it ends, the time that it took is added."""
     started, earlier = perf_counter(), progress.seconds
     try:
-        await _play_stages(recipe, setups, folder, progress, ranks)
+        await _play_stages(recipe, contexts, folder, progress, ranks)
     except BaseException:
         with suppress(OSError):  # the disk may be full: what is said is why the run ended
             progress.save_seconds(folder, earlier + perf_counter() - started)
@@ -77,30 +78,30 @@ async def _play(
 
 async def _play_stages(
     recipe: Recipe,
-    setups: Sequence[StageContext],
+    contexts: Sequence[StageContext],
     folder: RunFolder,
     progress: Progress,
     ranks: Ranks,
 ) -> None:
     """Each stage in its turn: played here, or taken over from the process that plays it."""
-    left = [setup for setup in setups if not is_finished(setup.stage, progress)]
-    for setup in setups:
-        if setup not in left:
-            clear_stage(folder, setup.stage.name)
+    left = [context for context in contexts if not is_finished(context.stage, progress)]
+    for context in contexts:
+        if context not in left:
+            clear_stage(folder, context.stage.name)
     not_begun = [s.stage.name for s in left if not progress.stage(s.stage.name).warm]
     with StageProcesses(recipe, folder, not_begun) as beside, telling(beside.told):
-        for setup in left:
-            name = setup.stage.name
+        for context in left:
+            name = context.stage.name
             if beside.apart(name):
                 await beside.take_over(name, progress)
             else:
-                await beside.play_here(name, partial(_play_here, setup, folder, progress, ranks))
+                await beside.play_here(name, partial(_play_here, context, folder, progress, ranks))
 
 
 async def _play_here(
-    setup: StageContext, folder: RunFolder, progress: Progress, ranks: Ranks
+    context: StageContext, folder: RunFolder, progress: Progress, ranks: Ranks
 ) -> None:
-    run = StageRun.open(setup, folder, progress, ranks)
+    run = StageRun.open(context, folder, progress, ranks)
     with objects_set_aside():
         await run.run()
 

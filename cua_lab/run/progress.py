@@ -118,7 +118,7 @@ class Progress:
         try:
             check_format(record, where)
             stages = {name: StageProgress.read(s) for name, s in record["stages"].items()}
-            tally, seconds = Tally(**record["tally"]), record["seconds"]
+            tally, seconds = Tally.read(record["tally"]), record["seconds"]
             return cls(stages, tally, seconds, record.get("records"), record)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise _unreadable(where, error) from error

@@ -94,7 +94,7 @@ class Ahead:
 class StageRun:
     """The moving parts of a stage; `run` plays it from wherever it stands."""
 
-    setup: StageContext
+    context: StageContext
     folder: RunFolder
     progress: Progress
     policy: Policy
@@ -105,32 +105,34 @@ class StageRun:
     """`None` where nothing is imitated."""
     ranks: Ranks = ALONE
     """The processes that learn with this one."""
-    seen: list[tuple[bytes, ...]] = field(default_factory=list)
+    eval_screenshots: list[tuple[bytes, ...]] = field(default_factory=list)
     """Screenshots of the last evaluation's episodes."""
 
     @classmethod
     def open(
-        cls, setup: StageContext, folder: RunFolder, progress: Progress, ranks: Ranks = ALONE
+        cls, context: StageContext, folder: RunFolder, progress: Progress, ranks: Ranks = ALONE
     ) -> StageRun:
         """Build the stage's policy and engine, from its warm-up where there is one."""
         # Whatever draws from torch's own generator draws the same in whichever process this is.
-        torch.manual_seed(derive_seed(setup.seed, setup.stage.name, "torch"))
-        audit = folder.path / "audit" / f"{setup.stage.name}.jsonl"
-        setup = setup.gated(gate_of(setup.stage.safety, audit))
-        state = progress.stage(setup.stage.name)
-        demonstrator = demonstrator_of(setup)
-        kept = whole_warm_up(folder, setup.stage.name) if state.warm else None
-        dtype = stored_as(setup.stage)
-        policy = load_policy(kept, dtype=dtype) if kept else new_policy(setup, demonstrator, dtype)
-        to_its_device(setup.recipe, setup.stage, policy)
-        pushes = folder.path / "pushes" / setup.stage.name
-        engine, worker = open_engine(setup, policy, pushes)
+        torch.manual_seed(derive_seed(context.seed, context.stage.name, "torch"))
+        audit = folder.path / "audit" / f"{context.stage.name}.jsonl"
+        context = context.gated(gate_of(context.stage.safety, audit))
+        state = progress.stage(context.stage.name)
+        demonstrator = demonstrator_of(context)
+        kept = whole_warm_up(folder, context.stage.name) if state.warm else None
+        dtype = stored_as(context.stage)
+        policy = (
+            load_policy(kept, dtype=dtype) if kept else new_policy(context, demonstrator, dtype)
+        )
+        to_its_device(context.recipe, context.stage, policy)
+        pushes = folder.path / "pushes" / context.stage.name
+        engine, worker = open_engine(context, policy, pushes)
         codec = codec_from_tokenizer(policy.tokenizer)
-        return cls(setup, folder, progress, policy, engine, worker, codec, demonstrator, ranks)
+        return cls(context, folder, progress, policy, engine, worker, codec, demonstrator, ranks)
 
     @property
     def state(self) -> StageProgress:
-        return self.progress.stage(self.setup.stage.name)
+        return self.progress.stage(self.context.stage.name)
 
     @property
     def tally(self) -> Tally:
@@ -151,7 +153,7 @@ class StageRun:
             if self.state.after is None:
                 self.state.after = await self._measure("eval_after")
                 self._save()
-            for name in self.setup.stage.eval.ablations:
+            for name in self.context.stage.eval.ablations:
                 if name not in self.state.ablations:
                     self.state.ablations[name] = await self._ablation(name)
                     self._save()
@@ -164,7 +166,7 @@ class StageRun:
 
     async def warm_up(self) -> None:
         """Learn from demonstrations, and save the policy that did."""
-        stage, sft = self.setup.stage, self.setup.stage.sft
+        stage, sft = self.context.stage, self.context.stage.sft
         if sft.steps:
             await self._imitate(sft)
         self.engine.weights_updated(f"{stage.name}-0")
@@ -176,16 +178,16 @@ class StageRun:
         self._save()
 
     async def _imitate(self, sft: SftSettings) -> None:
-        stage, demonstrator = self.setup.stage, self.demonstrator
+        stage, demonstrator = self.context.stage, self.demonstrator
         assert demonstrator is not None  # `demonstrator_of` raises where there are steps and nobody
-        seed = derive_seed(self.setup.seed, stage.name, "sft")
+        seed = derive_seed(self.context.seed, stage.name, "sft")
         await self._record_demonstrations()
         with bar(f"{stage.name}: warm-up", sft.steps, "step") as progress:
-            lanes = self.setup.recipe.run.lanes
+            lanes = self.context.recipe.run.lanes
             steps = sft_steps(self.policy, demonstrator, sft, seed=seed, lanes=lanes)
             for metrics in steps:
                 self.tally.add_seconds(sft=metrics.seconds)
-                self.tally.add_work(sft=metrics.sequence_tokens)
+                self.tally.add_tokens(sft=metrics.sequence_tokens)
                 check = await self._check(metrics.step) if _due(metrics.step, sft) else None
                 self._record_sft(metrics, check)
                 progressed()
@@ -200,16 +202,16 @@ class StageRun:
         """On a real browser they take minutes, which should be seen."""
         if not isinstance(self.demonstrator, Recorder):
             return
-        started, count = perf_counter(), self.setup.stage.sft.demonstrations
-        with bar(f"{self.setup.stage.name}: demonstrations", count, "episode") as progress:
+        started, count = perf_counter(), self.context.stage.sft.demonstrations
+        with bar(f"{self.context.stage.name}: demonstrations", count, "episode") as progress:
             await self.demonstrator.fill(count, progress.update)
         self.tally.add_seconds(sft=perf_counter() - started)
 
     async def _check(self, step: int) -> float | None:
         """The success rate now, on episodes of their own."""
         self.engine.weights_updated(f"sft-{step}")
-        count = self.setup.stage.sft.check_episodes
-        episodes = await self._play(self.setup.fresh_plans("sft-check", count), part="sft")
+        count = self.context.stage.sft.check_episodes
+        episodes = await self._play(self.context.fresh_plans("sft-check", count), part="sft")
         success = measure(episodes).success
         return None if success is None else success.mean
 
@@ -229,16 +231,16 @@ class StageRun:
     # ─── GRPO ─────────────────────────────────────────────────────────
 
     async def _grpo(self) -> None:
-        stage, every = self.setup.stage, self.setup.recipe.run.checkpoint_every
+        stage, every = self.context.stage, self.context.recipe.run.checkpoint_every
         warm = self.folder.warm_up(stage.name)
-        trainer = open_trainer(self.setup.recipe, stage, self.policy, self.ranks, warm)
+        trainer = open_trainer(self.context.recipe, stage, self.policy, self.ranks, warm)
         saved = latest_checkpoint(self._checkpoints)
         if saved is not None:
             trainer.load(saved)
         self._serve(trainer)
         ahead: Ahead | None = None
         steps = stage.grpo.steps
-        graded = GradedSteps(self.setup.recipe.run.stop_after_ungraded_steps)
+        graded = GradedSteps(self.context.recipe.run.stop_after_ungraded_steps)
         with bar(f"{stage.name}: GRPO", steps, "step", initial=trainer.state.step) as progress:
             while trainer.state.step < steps:
                 try:
@@ -259,21 +261,21 @@ class StageRun:
         if trainer.policy is not self.policy:
             trainer.gather()
             trainer.learner.take_over(self.policy)
-        self.engine.weights_updated(f"{self.setup.stage.name}-{trainer.state.step}")
+        self.engine.weights_updated(f"{self.context.stage.name}-{trainer.state.step}")
 
     async def _train(
         self, trainer: GRPOTrainer, samples: Sequence[Sample], lag: int
     ) -> tuple[StepMetrics, Ahead | None]:
         """One step; with `grpo.ahead` the next step's episodes are played meanwhile, by the weights
         from before it."""
-        step, grpo = trainer.state.step, self.setup.stage.grpo
+        step, grpo = trainer.state.step, self.context.stage.grpo
         if not grpo.ahead or step + 1 >= grpo.steps:
             return trainer.step(samples, stale=lag > 0), None
-        threads = self.setup.recipe.run.threads
+        threads = self.context.recipe.run.threads
         with ThreadPoolExecutor(1, "training", torch.set_num_threads, (threads,)) as beside:
             # Left by a Ctrl-C, too, only when the step is done: a checkpoint follows.
             training = beside.submit(trainer.step, samples, stale=lag > 0)
-            episodes = await self._play(self.setup.training_plans(step + 1))
+            episodes = await self._play(self.context.training_plans(step + 1))
             return await asyncio.wrap_future(training), Ahead(tuple(episodes), step)
 
     async def _grpo_step(
@@ -281,27 +283,27 @@ class StageRun:
     ) -> tuple[dict[str, str], Ahead | None]:
         started, step, before = perf_counter(), trainer.state.step, self.tally.parts()
         if ahead is None:
-            ahead = Ahead(tuple(await self._play(self.setup.training_plans(step))), step)
+            ahead = Ahead(tuple(await self._play(self.context.training_plans(step))), step)
         episodes, lag = list(ahead.episodes), step - ahead.weights
         made = [self.samples(episode) for episode in episodes]
-        samples = [sample for parts in made for sample in parts]
+        samples = [sample for sequences in made for sample in sequences]
         episodes = self._judged(episodes, made)
-        graded.see(episodes, f"{self.setup.stage.name}, GRPO step {step + 1}")
+        graded.see(episodes, f"{self.context.stage.name}, GRPO step {step + 1}")
         metrics, following = await self._train(trainer, samples, lag)
         progressed()
         self._serve(trainer)
-        seen = measure(episodes)
+        measured = measure(episodes)
         self.tally.add_samples(samples)
         self.tally.add_step(metrics)
         record = self._record("grpo", metrics.step)
         found = {
-            "success": _mean(seen.success),
-            "valid_tool_calls": _mean(seen.valid_tool_calls),
-            "keys_per_turn": _mean(seen.keys_per_turn),
-            "cells_read": _mean(seen.cells_read),
-            "screens_read": _mean(seen.screens_read),
+            "success": _mean(measured.success),
+            "valid_tool_calls": _mean(measured.valid_tool_calls),
+            "keys_per_turn": _mean(measured.keys_per_turn),
+            "cells_read": _mean(measured.cells_read),
+            "screens_read": _mean(measured.screens_read),
             **gate_record(episodes),
-        } | ({"staleness": lag} if self.setup.stage.grpo.ahead else {})
+        } | ({"staleness": lag} if self.context.stage.grpo.ahead else {})
         line = make_step(record | metrics.record(timing=False) | found)
         self.folder.append("metrics.jsonl", step_record(line))
         spent = self.tally.parts_since(before)
@@ -312,16 +314,17 @@ class StageRun:
         }
         self.folder.append("timings.jsonl", record | times)
         self._record_episodes(episodes, "grpo", metrics.step)
-        if metrics.step == self.setup.stage.grpo.steps:
+        if metrics.step == self.context.stage.grpo.steps:
             self._save_viewer(episodes, samples)
-        valid = "?" if seen.valid_tool_calls is None else f"{seen.valid_tool_calls.mean:.2f}"
+        share = measured.valid_tool_calls
+        valid = "?" if share is None else f"{share.mean:.2f}"
         return {"reward": f"{metrics.reward_mean:.3f}", "valid": valid}, following
 
     def _judged(self, episodes: list[Episode], made: Sequence[Sequence[Sample]]) -> list[Episode]:
         """The episodes for the records: one that training wrote off is a failed one."""
         judged = [
-            as_failed(episode, parts[0].reason) if parts[0].status == "failed" else episode
-            for episode, parts in zip(episodes, made, strict=True)
+            as_failed(episode, sequences[0].reason) if sequences[0].status == "failed" else episode
+            for episode, sequences in zip(episodes, made, strict=True)
         ]
         self.tally.correct_episodes(episodes, judged)
         return judged
@@ -333,12 +336,12 @@ class StageRun:
             self.codec,
             self.policy.vision,
             merge=self.policy.merge,
-            after_rewrite=self.setup.stage.agent.after_rewrite,
+            after_rewrite=self.context.stage.agent.after_rewrite,
         )
 
     def _save_viewer(self, episodes: Sequence[Episode], samples: Sequence[Sample]) -> None:
         """The best and the worst of the last step's first group, token by token."""
-        advantages = advantages_of(samples, self.setup.stage.grpo).values
+        advantages = advantages_of(samples, self.context.stage.grpo).values
         # An episode that typed a secret is not shown: its tokens spell it.
         kept = {episode.id for episode in episodes if not episode.secrets}
         shown = [s.counts and s.group == samples[0].group and s.episode in kept for s in samples]
@@ -354,24 +357,24 @@ class StageRun:
                 [pictures[samples[i].episode][n][0] for n in samples[i].screenshots] for i in ends
             ],
             advantages=[advantages[i] for i in ends],
-            title=f"{self.setup.stage.name}: two members of the last group",
+            title=f"{self.context.stage.name}: two members of the last group",
         )
         self.folder.write_json("viewer.json", payload)
 
     # ─── measuring ────────────────────────────────────────────────────
 
     async def _measure(self, phase: str) -> Measured:
-        plans = self.setup.fresh_plans("eval", self.setup.stage.eval.episodes)
+        plans = self.context.fresh_plans("eval", self.context.stage.eval.episodes)
         with self._episodes_bar(phase, len(plans)):
             episodes = await self._play(plans, part="eval")
         self._record_episodes(episodes, phase, None, pictured=self._pictured(episodes, phase))
-        check_graded(episodes, f"{self.setup.stage.name}, {phase}")
-        self.seen = [episode.screenshots for episode in episodes if episode.screenshots]
+        check_graded(episodes, f"{self.context.stage.name}, {phase}")
+        self.eval_screenshots = [episode.screenshots for episode in episodes if episode.screenshots]
         return measure(episodes)
 
     async def _ablation(self, name: str) -> Measured:
         """The same fresh episodes, but blind, looking at another episode, or played at random."""
-        plans = self.setup.fresh_plans("eval", self.setup.stage.eval.episodes)
+        plans = self.context.fresh_plans("eval", self.context.stage.eval.episodes)
         with self._episodes_bar(name, len(plans)):
             if name == "random":
                 episodes = await self._play_random(plans)
@@ -385,7 +388,7 @@ class StageRun:
                     plans, part="eval", screens=lambda plan: screens_of(others[plan.id])
                 )
         self._record_episodes(episodes, f"ablation_{name}", None)
-        check_graded(episodes, f"{self.setup.stage.name}, ablation {name}")
+        check_graded(episodes, f"{self.context.stage.name}, ablation {name}")
         return measure(episodes)
 
     async def _other_screens(self, plans: Sequence[Plan]) -> dict[str, tuple[bytes, ...]]:
@@ -393,21 +396,23 @@ class StageRun:
 
         A resumed run has not kept them; playing the same plans again gives the same ones.
         """
-        if not self.seen:
+        if not self.eval_screenshots:
             episodes = await self._play(plans, part="eval")
-            self.seen = [episode.screenshots for episode in episodes if episode.screenshots]
-        seen = self.seen
-        order = list(range(len(seen)))
-        Random(derive_seed(self.setup.seed, "shuffle")).shuffle(order)
+            self.eval_screenshots = [
+                episode.screenshots for episode in episodes if episode.screenshots
+            ]
+        screens = self.eval_screenshots
+        order = list(range(len(screens)))
+        Random(derive_seed(self.context.seed, "shuffle")).shuffle(order)
         place = {index: position for position, index in enumerate(order)}
         return {
-            plan.id: seen[order[(place[index % len(seen)] + 1) % len(seen)]]
+            plan.id: screens[order[(place[index % len(screens)] + 1) % len(screens)]]
             for index, plan in enumerate(plans)
         }
 
     async def _play_random(self, plans: Sequence[Plan]) -> list[Episode]:
-        stage = self.setup.stage
-        players = players_of(self.setup.package)
+        stage = self.context.stage
+        players = players_of(self.context.package)
         keys = _mean(self.state.after.keys_per_turn) if self.state.after else None
         return await self.worker.play_scripted(
             plans,
@@ -422,8 +427,8 @@ class StageRun:
 
     async def _play_blind(self, plans: Sequence[Plan]) -> list[Episode]:
         """The same best fixed actions in every episode."""
-        stage = self.setup.stage
-        players = players_of(self.setup.package)
+        stage = self.context.stage
+        players = players_of(self.context.package)
         found = {
             variant.name: players.best_blind(
                 variant.template,
@@ -431,7 +436,7 @@ class StageRun:
                 max_keys=stage.tool.max_keys_per_call,
                 turns=variant.args.get("turns", stage.agent.max_turns),
             ).actions
-            for variant in self.setup.variants
+            for variant in self.context.variants
         }
         return await self.worker.play_scripted(
             plans, lambda plan: in_turn(found[plan.task.slug or ""])
@@ -453,7 +458,7 @@ class StageRun:
         elapsed = perf_counter() - started
         if part == "env":
             self.tally.add_seconds(prefill=prefill, decode=decode, env=elapsed - prefill - decode)
-            self.tally.add_work(
+            self.tally.add_tokens(
                 prefill=stats.prefill_tokens - tokens[0], decode=stats.decode_tokens - tokens[1]
             )
             self.tally.add_episodes(episodes)
@@ -462,17 +467,17 @@ class StageRun:
         return episodes
 
     def _episodes_bar(self, what: str, count: int) -> Any:
-        progress = bar(f"{self.setup.stage.name}: {what}", count, "episode")
+        progress = bar(f"{self.context.stage.name}: {what}", count, "episode")
         self.worker.on_episode = lambda _: progress.update()
         return progress
 
     def _record(self, phase: str, step: int | None) -> dict[str, Any]:
-        stage = self.setup.stage
+        stage = self.context.stage
         return {"stage": stage.name, "task": stage.tasks.template, "phase": phase, "step": step}
 
     def _pictured(self, episodes: Sequence[Episode], phase: str) -> set[str]:
         """The same start states before and after, as many of each variant."""
-        variants = [variant.name for variant in self.setup.variants]
+        variants = [variant.name for variant in self.context.variants]
         if phase == "eval_after" and (before := self._pictured_before()):
             return kept_after(episodes, before, variants)
         return kept_before(episodes, variants)
@@ -480,7 +485,7 @@ class StageRun:
     def _pictured_before(self) -> dict[str, float]:
         """What each start with pictures from before GRPO was worth then."""
         rows = map(read_episode, self.folder.records("episodes.jsonl"))
-        name = self.setup.stage.name
+        name = self.context.stage.name
         return {
             row.episode: worth(row.reward, row.success)
             for row in rows
@@ -512,7 +517,7 @@ class StageRun:
 
     @property
     def _checkpoints(self) -> Path:
-        return self.folder.checkpoints / self.setup.stage.name
+        return self.folder.checkpoints / self.context.stage.name
 
     def _checkpoint(self, trainer: GRPOTrainer) -> None:
         self.state.step = trainer.state.step
@@ -521,7 +526,7 @@ class StageRun:
             self._checkpoints,
             trainer,
             weights=trainer.weights,
-            keep=self.setup.recipe.run.keep_checkpoints,
+            keep=self.context.recipe.run.keep_checkpoints,
             extra={"progress": to_json(self.progress.record(self.folder))},
             beside=self._prompt_format().save,
         )
@@ -529,7 +534,7 @@ class StageRun:
 
     def _prompt_format(self) -> PromptFormat:
         """How the policy is asked, for evaluating or serving a checkpoint."""
-        config = self.setup.config
+        config = self.context.config
         return prompt_format_of(
             self.policy,
             system=config.system_prompt,

@@ -227,44 +227,44 @@ def _template_args(
     return {**defaults, **with_args(template(), args)}
 
 
-def scene_of(setup: StageContext) -> PromptContext:
+def scene_of(context: StageContext) -> PromptContext:
     """What the agent says around every conversation, for the demonstrations."""
-    args, tool = setup.variants[0].args, setup.stage.tool
+    args, tool = context.variants[0].args, context.stage.tool
     if tool.coordinate_space == "pixels" and not {"width", "height"} <= set(args):
         raise LabError(
-            f"{setup.package.source} does not say how large its screen is, so a tool in pixels"
+            f"{context.package.source} does not say how large its screen is, so a tool in pixels"
             " cannot be described before an episode: set tool.coordinate_space to 0-1000"
         )
     size = (args.get("width", 1000), args.get("height", 1000))  # of the schema's limits in pixels
     return PromptContext(
-        system=setup.config.system_prompt,
-        tools=(tool_schema(setup.config.tool, size),),
-        first_screenshot=setup.stage.agent.first_screenshot,
+        system=context.config.system_prompt,
+        tools=(tool_schema(context.config.tool, size),),
+        first_screenshot=context.stage.agent.first_screenshot,
     )
 
 
-def demonstrator_of(setup: StageContext) -> Demonstrator | None:
+def demonstrator_of(context: StageContext) -> Demonstrator | None:
     """Whom the warm-up learns from: trajectories, or the scripted player of the stage's task, of
     several variants each in turn. `None` where there is no warm-up and the package brings nobody.
     """
-    stage = setup.stage
+    stage = context.stage
     if stage.sft.trajectories is not None:
-        return Trajectories.read(stage.sft.trajectories, scene_of(setup).tools)
-    if stage.sft.steps == 0 and setup.package.players is None:
+        return Trajectories.read(stage.sft.trajectories, scene_of(context).tools)
+    if stage.sft.steps == 0 and context.package.players is None:
         return None
-    players = players_of(setup.package)
+    players = players_of(context.package)
     each: list[Demonstrator] = [
         players.demonstrator(
             variant.template,
-            scene_of(setup),
+            scene_of(context),
             variant.args,
             {**stage.sft.player, **({"think": stage.sft.think} if stage.sft.think else {})},
             space=stage.tool.coordinate_space,
             max_keys=stage.tool.max_keys_per_call,
             turns=variant.args.get("turns", stage.agent.max_turns),
-            seed=derive_seed(setup.seed, stage.name, "demonstrations"),
+            seed=derive_seed(context.seed, stage.name, "demonstrations"),
         )
-        for variant in setup.variants
+        for variant in context.variants
     ]
     if len(each) == 1:
         return each[0]
@@ -275,13 +275,13 @@ def demonstrator_of(setup: StageContext) -> Demonstrator | None:
 
 
 def new_policy(
-    setup: StageContext, demonstrator: Demonstrator | None, dtype: str = "float32"
+    context: StageContext, demonstrator: Demonstrator | None, dtype: str = "float32"
 ) -> Policy:
     """The policy before the warm-up: a checkpoint, or a small one with random weights."""
-    settings = setup.stage.policy
+    settings = context.stage.policy
     if settings.checkpoint is not None:
         policy = load_policy(settings.checkpoint, dtype=dtype)
-        if demonstrator is not None and setup.stage.agent.after_rewrite != "split":
+        if demonstrator is not None and context.stage.agent.after_rewrite != "split":
             demo = demonstrator(0)
             check_template(
                 lambda messages, opened: render_text(
@@ -292,12 +292,12 @@ def new_policy(
         return policy
     if demonstrator is None:
         raise LabError(
-            f"stage {setup.stage.name!r} has nothing to begin with: a new policy gets its words"
+            f"stage {context.stage.name!r} has nothing to begin with: a new policy gets its words"
             " from demonstrations; set policy.checkpoint, or sft.trajectories to a JSONL"
         )
     return build_policy(
         settings,
         corpus_of((demonstrator,)),
-        seed=derive_seed(setup.seed, setup.stage.name, "weights"),
-        name=setup.stage.name,
+        seed=derive_seed(context.seed, context.stage.name, "weights"),
+        name=context.stage.name,
     )

@@ -33,8 +33,8 @@ class Tally:
     """Of the sampled tokens that training was given: `TokenLedger.as_dict`."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By part: sft, prefill, decode, env, train, eval."""
-    work: dict[str, int] = field(default_factory=dict)
-    """Tokens by part, for the rates: sft, prefill, decode, train."""
+    tokens_by_part: dict[str, int] = field(default_factory=dict)
+    """For the rates: sft, prefill, decode, train."""
     logprob_gap_max: float | None = None
     first_ratio_max_error: float | None = None
     memory_gib: float | None = None
@@ -72,18 +72,19 @@ class Tally:
         self.logprob_gap_max = _largest(self.logprob_gap_max, metrics.logprob_gap_max)
         self.first_ratio_max_error = _largest(self.first_ratio_max_error, metrics.ratio_first_error)
         self.add_seconds(train=metrics.seconds)
-        self.add_work(train=metrics.tokens)
+        self.add_tokens(train=metrics.tokens)
 
     def add_seconds(self, **parts: float) -> None:
         _add(self.seconds, parts)
 
-    def add_work(self, **parts: int) -> None:
-        _add(self.work, parts)
+    def add_tokens(self, **parts: int) -> None:
+        _add(self.tokens_by_part, parts)
 
     def parts(self) -> dict[str, float]:
         """Seconds and tokens so far, as `prefill_s` and `prefill_tokens`."""
         seconds = {f"{part}_s": value for part, value in self.seconds.items()}
-        return seconds | {f"{part}_tokens": value for part, value in self.work.items()}
+        tokens = {f"{part}_tokens": value for part, value in self.tokens_by_part.items()}
+        return seconds | tokens
 
     def parts_since(self, before: dict[str, float]) -> dict[str, float]:
         """What was added to `parts` after it gave `before`."""
@@ -92,7 +93,7 @@ class Tally:
     def add(self, other: Tally) -> None:
         """What a stage has done that counted for itself; its memory is not added, it is another
         process's."""
-        for name in ("episodes", "causes", "divergences", "seconds", "work"):
+        for name in ("episodes", "causes", "divergences", "seconds", "tokens_by_part"):
             _add(getattr(self, name), getattr(other, name))
         self.tokens = (TokenLedger(**self.tokens) + TokenLedger(**other.tokens)).as_dict()
         for name in ("logprob_gap_max", "first_ratio_max_error"):
@@ -106,13 +107,21 @@ class Tally:
     def record(self) -> dict[str, Any]:
         return asdict(self)
 
+    @classmethod
+    def read(cls, record: dict[str, Any]) -> Tally:
+        """From `record`; runs of format 2 and earlier say `work` for `tokens_by_part`."""
+        return cls(**{_FORMER.get(name, name): value for name, value in record.items()})
+
     def rates(self) -> dict[str, float]:
         """Tokens a second of each part that has both."""
         return {
             part: tokens / self.seconds[part]
-            for part, tokens in self.work.items()
+            for part, tokens in self.tokens_by_part.items()
             if self.seconds.get(part)
         }
+
+
+_FORMER = {"work": "tokens_by_part"}
 
 
 def _add(total: dict[str, Any], more: Any) -> None:

@@ -19,8 +19,6 @@ import httpx
 
 from cua_lab.errors import LabError
 from cua_lab.seeds import derive_seed
-from cua_lab.serving.continuation import PATH as GENERATE_PATH
-from cua_lab.serving.continuation import ExactContinuation
 from cua_lab.serving.dialects import (
     REQUEST_FLAGS,
     ChoiceTokens,
@@ -30,6 +28,8 @@ from cua_lab.serving.dialects import (
 )
 from cua_lab.serving.request_images import request_images
 from cua_lab.serving.sampling_request import stated
+from cua_lab.serving.token_in import PATH as GENERATE_PATH
+from cua_lab.serving.token_in import TokenIn
 from cua_lab.serving.wire import json_bytes
 from cua_lab.stitching.turn import Turn
 
@@ -55,7 +55,7 @@ class ShimTransport(httpx.AsyncBaseTransport):
         vocab_size: int | None = None,
         stop_ids: frozenset[int] = frozenset(),
         forbidden_ids: Sequence[int] = (),
-        exact: ExactContinuation | None = None,
+        token_in: TokenIn | None = None,
     ) -> None:
         """Wrap `inner`, which is closed together with this transport.
 
@@ -64,8 +64,8 @@ class ShimTransport(httpx.AsyncBaseTransport):
         the tokenizer's range. `stop_ids` tell an answer that ended exactly at the token limit from
         one that was cut there. `forbidden_ids` are taken out of the distribution by the server
         (`logit_bias`): vLLM and sglang would sample an image pad, and no image would belong to it;
-        the embedded engine knows its policy's own. With `exact`, turns after the first send the ids
-        on record instead of the history's text (see `continuation`).
+        the embedded engine knows its policy's own. With `token_in`, turns after the first send the
+        ids on record instead of the history's text (see `serving.token_in`).
         """
         self.turns: list[Turn] = []
         """Every model call so far, as the server returned it."""
@@ -76,7 +76,7 @@ class ShimTransport(httpx.AsyncBaseTransport):
         self._vocab_size = vocab_size
         self._stop_ids = stop_ids
         self._forbidden = frozenset(forbidden_ids)
-        self._exact = exact
+        self._token_in = token_in
         self._history: list[dict[str, Any]] = []  # messages that the last turn answered
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -115,18 +115,18 @@ class ShimTransport(httpx.AsyncBaseTransport):
         self, request: httpx.Request, sent: dict[str, Any]
     ) -> tuple[httpx.Response, dict[str, Any] | None]:
         """The response, and the chat completion in it unless it is an error."""
-        exact = self._exact if self.turns else None
+        token_in = self._token_in if self.turns else None
         url, body = request.url, sent
-        if exact is not None:
+        if token_in is not None:
             last = self.turns[-1]
-            body = exact.request(sent, self._history, last)
+            body = token_in.request(sent, self._history, last)
             root = url.path.removesuffix("/chat/completions").removesuffix("/v1")
             url = url.copy_with(path=root + GENERATE_PATH)
         response = await self._inner.handle_async_request(self._rebuilt(request, url, body))
         if response.status_code != 200:
             return response, None
         answer = await _read_answer(response)
-        return response, answer if exact is None else exact.chat_answer(answer, sent, last)
+        return response, answer if token_in is None else token_in.chat_answer(answer, sent, last)
 
     def _outgoing(self, asked: dict[str, Any]) -> dict[str, Any]:
         """The body the server gets."""

@@ -15,8 +15,6 @@ from cua_lab.stitching.align import Kind, Region, align
 from cua_lab.stitching.codec import TokenCodec, UnownedId
 from cua_lab.stitching.rerender import changes
 
-BENIGN: tuple[Kind, ...] = ("white_space", "json", "resplit")
-
 _SAID: Mapping[str, str] = {
     "white_space": "white space changed",
     "json": "JSON was written another way with the same values",

@@ -13,10 +13,10 @@ less, so that id 382 (".\\n\\n") became 624 (".\\n"):
       ids                         2612  432  624  151657 … 151645
       mask                           1    1    0       1 …      1
       segment                      policy   resynced  policy
-      displaced                                       ^ sampled after 382, standing after 624
+      off_context                                     ^ sampled after 382, standing after 624
 
 What follows a changed place keeps its loss, but its log-probabilities are of another context: see
-`Stitched.displaced`. A change of words or values is no such place: it is a rewrite, and ends the
+`Stitched.off_context`. A change of words or values is no such place: it is a rewrite, and ends the
 sequence. Invariant: after `resync` the columns describe exactly the prompt's ids up to the place
 that it returns.
 """
@@ -182,7 +182,7 @@ def _splice_segments(segments: list[Segment], regions: Sequence[Region], record_
         segments += _copied(old, at, region.start, shift)
         at = region.end
         # A deletion leaves no ids behind and so no segment; the two sides meet as two segments,
-        # which is how `displaced` can tell the side behind it.
+        # which is how `off_context` can tell the side behind it.
         if region.new_end > region.new_start:
             turn = _owner(old, region.start, region.end, record_turn)
             segments.append(Segment("resynced", region.new_start, region.new_end, turn))

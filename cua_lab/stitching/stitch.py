@@ -8,7 +8,7 @@ prompt's ids are adopted with mask 0 and the sequence goes on.
 
 Invariant: after every turn the sequence is exactly what the server saw and sampled, its prompt
 followed by its output, so no token is ever trained in a context that it did not have, but for the
-`displaced` ones behind adopted ids, which are known.
+`off_context` ones behind adopted ids, which are known.
 
 Cost per turn: one memcmp of the prompt with the last one, and work for the new ids and the last
 output.

@@ -109,7 +109,7 @@ class Stitched:
         return tuple(dict.fromkeys(named))
 
     @property
-    def displaced(self) -> tuple[tuple[int, int], ...]:
+    def off_context(self) -> tuple[tuple[int, int], ...]:
         """Spans [start, end) of sampled ids that now follow adopted ones.
 
         They carry loss, but they were sampled after the ids that a later prompt replaced: their

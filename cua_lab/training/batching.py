@@ -38,7 +38,7 @@ class MicroBatch:
     """(B, T) bool: those of `loss_mask` that stand in the context they were sampled in."""
 
 
-def plan(lengths: Sequence[int], *, budget: int) -> tuple[tuple[int, ...], ...]:
+def microbatch_rows(lengths: Sequence[int], *, budget: int) -> tuple[tuple[int, ...], ...]:
     """Indices grouped by length, longest first: what does not fit in memory fails at once."""
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     groups: list[list[int]] = []
@@ -51,7 +51,7 @@ def plan(lengths: Sequence[int], *, budget: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(group) for group in groups)
 
 
-def minibatches(episodes: Sequence[Hashable], count: int) -> tuple[tuple[int, ...], ...]:
+def minibatch_rows(episodes: Sequence[Hashable], count: int) -> tuple[tuple[int, ...], ...]:
     """Rows in `count` parts that take every group's episodes in turn; an episode stays whole."""
     order = {episode: i for i, episode in enumerate(dict.fromkeys(episodes))}
     parts = [
@@ -74,7 +74,7 @@ def micro_batches(
     `stale`: earlier weights sampled them, so that no token is comparable.
     """
     kept = [row for row in rows if sum(samples[row].stitched.loss_mask)]
-    groups = plan([len(samples[row].stitched.tokens) for row in kept], budget=budget)
+    groups = microbatch_rows([len(samples[row].stitched.tokens) for row in kept], budget=budget)
     return tuple(
         _micro_batch(policy, samples, tuple(kept[index] for index in group), stale)
         for group in groups
@@ -102,6 +102,6 @@ def _micro_batch(
     logprobs[~loss_mask] = np.nan
     comparable = loss_mask & (not stale)
     for row, sample in enumerate(chosen):
-        for start, end in sample.stitched.displaced:
+        for start, end in sample.stitched.off_context:
             comparable[row, start:end] = False
     return MicroBatch(rows, batch, *map(torch.from_numpy, (loss_mask, logprobs, comparable)))

@@ -79,12 +79,14 @@ class Learner:
     def device(self) -> torch.device:
         return torch.device(self.precision.device)
 
-    def score(self, batch: Batch, where: Tensor, *, temperature: float) -> Scores:
-        """What the policy as it learns thinks of the tokens at `where` (B, T)."""
+    def score(self, batch: Batch, loss_mask: Tensor, *, temperature: float) -> Scores:
+        """What the policy as it learns thinks of the tokens at `loss_mask` (B, T)."""
         with self.precision.autocast, self._remembering():
             if self._split is None:
-                return score(self.policy, batch, where, temperature=temperature, exact=True)
-            return Scores(*self._split(batch, where, temperature))
+                return score(
+                    self.policy, batch, loss_mask, temperature=temperature, float64_attention=True
+                )
+            return Scores(*self._split(batch, loss_mask, temperature))
 
     @contextlib.contextmanager
     def _remembering(self) -> Iterator[None]:
@@ -187,11 +189,11 @@ class Frozen:
         self._learner, self._adapter = learner, adapter
 
     @torch.no_grad()
-    def score(self, batch: Batch, where: Tensor, *, temperature: float) -> Tensor:
+    def score(self, batch: Batch, loss_mask: Tensor, *, temperature: float) -> Tensor:
         """Log-probabilities (B, T)."""
         off = contextlib.nullcontext() if self._adapter is None else self._adapter.off()
         with off:
-            return self._learner.score(batch, where, temperature=temperature).logprobs
+            return self._learner.score(batch, loss_mask, temperature=temperature).logprobs
 
 
 class Scorer(nn.Module):
@@ -202,8 +204,10 @@ class Scorer(nn.Module):
         self.network = cast("nn.Module", policy.model)
         self._policy = policy
 
-    def forward(self, batch: Batch, where: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        found = score(self._policy, batch, where, temperature=temperature, exact=True)
+    def forward(self, batch: Batch, loss_mask: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        found = score(
+            self._policy, batch, loss_mask, temperature=temperature, float64_attention=True
+        )
         return found.logprobs, found.entropy
 
 

@@ -193,24 +193,29 @@ def policy_loss(
     return LossResult(loss, _metrics(policy_part, ratios, mask, means))
 
 
-def merge_metrics(parts: Sequence[LossMetrics]) -> LossMetrics:
+def merge_metrics(micro_batches: Sequence[LossMetrics]) -> LossMetrics:
     """The metrics of a batch from those of its micro-batches, in their order."""
-    parts = [part for part in parts if part.tokens]
-    tokens = sum(part.tokens for part in parts)
+    micro_batches = [micro_batch for micro_batch in micro_batches if micro_batch.tokens]
+    tokens = sum(micro_batch.tokens for micro_batch in micro_batches)
     if not tokens:
         return LossMetrics(0, 0.0, *([math.nan] * 7))
 
     def mean(name: str) -> float:
-        return math.fsum(getattr(part, name) * part.tokens for part in parts) / tokens
+        return (
+            math.fsum(
+                getattr(micro_batch, name) * micro_batch.tokens for micro_batch in micro_batches
+            )
+            / tokens
+        )
 
     return LossMetrics(
         tokens=tokens,
-        policy_loss=math.fsum(part.policy_loss for part in parts),
+        policy_loss=math.fsum(micro_batch.policy_loss for micro_batch in micro_batches),
         kl=mean("kl"),
         entropy=mean("entropy"),
         ratio_mean=mean("ratio_mean"),
-        ratio_min=min(part.ratio_min for part in parts),
-        ratio_max=max(part.ratio_max for part in parts),
+        ratio_min=min(micro_batch.ratio_min for micro_batch in micro_batches),
+        ratio_max=max(micro_batch.ratio_max for micro_batch in micro_batches),
         clip_fraction=mean("clip_fraction"),
         tis_mean=mean("tis_mean"),
     )

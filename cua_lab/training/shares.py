@@ -17,7 +17,7 @@ from torch import Tensor
 from cua_lab.training.batching import MicroBatch
 from cua_lab.training.losses import LossMetrics
 
-Part = tuple["Piece", ...]
+Minibatch = tuple["Piece", ...]
 """The pieces of one minibatch."""
 
 
@@ -58,15 +58,17 @@ class Done:
     """Per place, the differences between engine and trainer (N,), on the CPU."""
 
 
-def shares(parts: Sequence[Part], count: int) -> list[tuple[Part, ...]]:
-    """The parts as each of `count` ranks plays them."""
-    return [tuple(_share(part, rank, count) for part in parts) for rank in range(count)]
+def shares(minibatches: Sequence[Minibatch], count: int) -> list[tuple[Minibatch, ...]]:
+    """The minibatches as each of `count` ranks plays them."""
+    return [
+        tuple(_share(minibatch, rank, count) for minibatch in minibatches) for rank in range(count)
+    ]
 
 
-def _share(part: Part, rank: int, count: int) -> Part:
-    mine = list(part[rank::count])
-    rounds = -(-len(part) // count)
-    filler = replace(part[0], live=False, weights=part[0].weights * 0)
+def _share(minibatch: Minibatch, rank: int, count: int) -> Minibatch:
+    mine = list(minibatch[rank::count])
+    rounds = -(-len(minibatch) // count)
+    filler = replace(minibatch[0], live=False, weights=minibatch[0].weights * 0)
     return tuple(mine + [filler] * (rounds - len(mine)))
 
 

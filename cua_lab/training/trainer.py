@@ -26,14 +26,14 @@ from cua_lab.policy.policy import Policy
 from cua_lab.recipes.settings import GrpoSettings
 from cua_lab.recipes.trainer_settings import TrainerSettings
 from cua_lab.training.advantages import Advantages, group_advantages
-from cua_lab.training.batching import MicroBatch, micro_batches, minibatches
+from cua_lab.training.batching import MicroBatch, micro_batches, minibatch_rows
 from cua_lab.training.checkpoint import collect, load_checkpoint
 from cua_lab.training.lanes import Lanes
 from cua_lab.training.learner import PLAIN, Learner
 from cua_lab.training.losses import merge_metrics, row_weights
 from cua_lab.training.metrics import StepMetrics, Update, step_metrics
 from cua_lab.training.ranks import ALONE, Ranks
-from cua_lab.training.shares import Done, Part, Piece, gaps_in_order, in_order, shares
+from cua_lab.training.shares import Done, Minibatch, Piece, gaps_in_order, in_order, shares
 from cua_lab.training.updates import LogprobMismatch, Updates
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Order:
     """What rank 0 has the others do."""
 
     what: Literal["step", "gather", "load", "stop"]
-    parts: tuple[Part, ...] = ()
+    minibatches: tuple[Minibatch, ...] = ()
     """Of a step: this rank's pieces; none is a step that is skipped."""
     folder: Path | None = None
 
@@ -109,18 +109,18 @@ class GRPOTrainer:
         """
         started = time.perf_counter()
         advantages = advantages_of(samples, self.settings)
-        parts = self._parts(samples, advantages, stale)
-        if not parts or not (advantages.informative or self.reference):
-            parts_done: tuple[Part, ...] = ()
+        minibatches = self._minibatches(samples, advantages, stale)
+        if not minibatches or not (advantages.informative or self.reference):
+            dealt: tuple[Minibatch, ...] = ()
         else:
-            parts_done = tuple(parts)
-        mine = self._tell([Order("step", share) for share in shares(parts_done, self.ranks.count)])
-        done = self._play(mine.parts, samples)
+            dealt = tuple(minibatches)
+        mine = self._tell([Order("step", share) for share in shares(dealt, self.ranks.count)])
+        done = self._play(mine.minibatches, samples)
         return step_metrics(
             step=self.state.step,
             samples=samples,
             advantages=advantages,
-            micros=[piece.micro for part in parts for piece in part],
+            micros=[piece.micro for minibatch in minibatches for piece in minibatch],
             updates=_updates(done),
             gaps=gaps_in_order(done),
             seconds=time.perf_counter() - started,
@@ -157,7 +157,7 @@ class GRPOTrainer:
 
     def _obey(self, order: Order) -> None:
         if order.what == "step":
-            self._play(order.parts, ())
+            self._play(order.minibatches, ())
         elif order.what == "gather":
             collect(self)
         elif order.folder is not None:
@@ -165,10 +165,10 @@ class GRPOTrainer:
 
     # -- a step ------------------------------------------------------------------------------
 
-    def _play(self, parts: tuple[Part, ...], samples: Sequence[Sample]) -> list[Done]:
+    def _play(self, minibatches: tuple[Minibatch, ...], samples: Sequence[Sample]) -> list[Done]:
         """This rank's pieces; what all ranks did, on all of them."""
         self.state.step += 1
-        if not parts:
+        if not minibatches:
             self.state.skipped += 1
             return []
 
@@ -184,15 +184,17 @@ class GRPOTrainer:
             explain=explain,
             lanes=self.lanes,
         )
-        return self.ranks.gather(updates.run(parts, self._next_rate))
+        return self.ranks.gather(updates.run(minibatches, self._next_rate))
 
-    def _parts(self, samples: Sequence[Sample], advantages: Advantages, stale: bool) -> list[Part]:
+    def _minibatches(
+        self, samples: Sequence[Sample], advantages: Advantages, stale: bool
+    ) -> list[Minibatch]:
         """One tuple of pieces per minibatch."""
         names = [(sample.group, sample.episode) for sample in samples]
         budget = self.settings.tokens_per_microbatch
-        parts: list[Part] = []
+        minibatches: list[Minibatch] = []
         place = 0
-        for rows in minibatches(names, self.settings.minibatches):
+        for rows in minibatch_rows(names, self.settings.minibatches):
             micros = micro_batches(self.policy, samples, rows, budget=budget, stale=stale)
             weights = self._weights(micros, samples, advantages)
             pieces = [
@@ -206,8 +208,8 @@ class GRPOTrainer:
             ]
             place += len(pieces)
             if pieces:
-                parts.append(tuple(pieces))
-        return parts
+                minibatches.append(tuple(pieces))
+        return minibatches
 
     def _weights(
         self,
@@ -286,7 +288,7 @@ def _explain_gap(
         f" {float(micro.engine_logprobs[row, column]):.6f} when sampled,"
         f" {float(trainer[row, column]):.6f} when trained. Same weights, temperature, top_p = 1,"
         " pixels, positions and forbidden ids on both sides? Was the token sampled after other ids"
-        f" than those in front of it now ({_displacement(sample)})? Did a push leave something of"
+        f" than those in front of it now ({_off_context(sample)})? Did a push leave something of"
         " the old weights in the engine: sglang keeps image features over a flush unless it was"
         " started with SGLANG_VLM_CACHE_SIZE_MB=0, vLLM needs /reset_encoder_cache and"
         " /reset_prefix_cache? Only an engine in bf16 needs a logprob_gap_limit of about 0.2 and"
@@ -294,15 +296,15 @@ def _explain_gap(
     )
 
 
-def _displacement(sample: Sample | None) -> str:
+def _off_context(sample: Sample | None) -> str:
     """What a later prompt changed in a sequence, for the message: one cause of a mismatch."""
     if sample is None:
         return "rank 0 knows"
     changed = [d for d in sample.stitched.divergences if d.kind != "rewrite"]
     if not changed:
-        return "displaced tokens: none, every prompt repeats what was sampled"
-    left_out = sum(end - start for start, end in sample.stitched.displaced)
+        return "tokens off their context: none, every prompt repeats what was sampled"
+    left_out = sum(end - start for start, end in sample.stitched.off_context)
     return (
-        f"displaced tokens: {left_out} are known and not compared; the first change is"
-        f" {changed[0].explain()}; agent.exact_continuation avoids all of them"
+        f"tokens off their context: {left_out} are known and not compared; the first change is"
+        f" {changed[0].explain()}; agent.token_in avoids all of them"
     )

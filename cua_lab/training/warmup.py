@@ -317,21 +317,21 @@ def _backward(policy: Policy, batch: Sequence[SftExample], lanes: Lanes) -> tupl
 
 
 def by_length(batch: Sequence[SftExample], count: int) -> list[list[SftExample]]:
-    """The batch in `count` parts of as many rows, the longest together: little is padded."""
+    """`count` micro-batches of as many rows each, the longest together: little is padded."""
     ordered = sorted(batch, key=lambda item: -len(item.example.ids))
     bounds = [len(ordered) * part // count for part in range(count + 1)]
-    parts = [ordered[first:last] for first, last in pairwise(bounds)]
-    return [part for part in parts if part]
+    micro_batches = [ordered[first:last] for first, last in pairwise(bounds)]
+    return [part for part in micro_batches if part]
 
 
 def sft_loss(policy: Policy, batch: Sequence[SftExample]) -> tuple[torch.Tensor, int]:
     """Mean cross-entropy over the assistant's tokens, and how many there were."""
     inputs = collate(policy, [item.example for item in batch])
-    where = torch.zeros_like(inputs.ids, dtype=torch.bool)  # (B, T)
+    loss_mask = torch.zeros_like(inputs.ids, dtype=torch.bool)  # (B, T)
     for row, item in enumerate(batch):
-        where[row, : len(item.loss_mask)] = torch.from_numpy(item.loss_mask)
-    logprobs = score(policy, inputs, where).logprobs[where]  # (N,)
-    return -logprobs.mean(), int(where.sum())
+        loss_mask[row, : len(item.loss_mask)] = torch.from_numpy(item.loss_mask)
+    logprobs = score(policy, inputs, loss_mask).logprobs[loss_mask]  # (N,)
+    return -logprobs.mean(), int(loss_mask.sum())
 
 
 def _shown(metrics: SftMetrics) -> dict[str, Any]:

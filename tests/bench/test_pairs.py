@@ -20,7 +20,7 @@ from cua_lab.bench.pairs import Growth, Measured, Pair, Timing, interleaved, mar
 from cua_lab.bench.parts import ON_REQUEST, PARTS
 from cua_lab.bench.token_parts import BATCHED, ONE_AT_A_TIME
 from cua_lab.errors import LabError
-from cua_lab.play.scripted import in_turn
+from cua_lab.play.episode import play
 
 TOP = Limits(gflops=100, gib_per_s=10, loopback_ms=0.05, png_ms=20)
 
@@ -120,8 +120,11 @@ def test_a_rollout_is_measured_one_at_a_time_and_all_at_once(
 
 
 def test_an_episode_that_is_cut_short_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def one_turn(task, config, *rest, **named):
+        return await play(task, config.model_copy(update={"max_steps": 1}), *rest, **named)
+
     monkeypatch.setattr(rollout_part, "AT_ONCE", 1)
-    monkeypatch.setattr(rollout_part, "in_turn", lambda calls: in_turn([]))
+    monkeypatch.setattr(rollout_part, "play", one_turn)
     monkeypatch.setattr(rollout_part, "TURNS", (2,))
     with pytest.raises(LabError, match="the bench's own episode had 1 turns"):
         asyncio.run(PARTS["rollout"](1, TOP))

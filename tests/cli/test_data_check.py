@@ -68,5 +68,6 @@ def test_convert_then_check(rows):
     out = rows.with_name("mine.jsonl")
     result = run("convert", "screenspot", public, out)
     assert "wrote 1 rows" in result.output
+    assert "licence of the public rows: Apache-2.0" in " ".join(result.output.split())
     assert "1 rows could not be read" in result.output
     assert "1 accepted, 0 rejected" in run("check", out).output

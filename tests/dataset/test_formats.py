@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from cua_lab.dataset.data_checks import Rules
-from cua_lab.dataset.formats import convert_file, read_public, readers
+from cua_lab.dataset.formats import convert_file, licences, read_public, readers
 from cua_lab.dataset.formats.agentnet import read_task as read_agentnet
 from cua_lab.dataset.formats.aguvis import read_conversation
 from cua_lab.dataset.formats.osworld import read_task as read_osworld
@@ -545,3 +545,8 @@ def test_one_field_of_the_wrong_kind_is_an_error_for_people_or_no_error(data, na
 def test_an_unknown_format_lists_the_known_ones(tmp_path):
     with pytest.raises(LabError, match="screenspot"):
         list(read_public("coco", tmp_path))
+
+
+def test_every_format_says_the_licence_of_its_public_rows():
+    assert licences().keys() == readers().keys()
+    assert licences()["agentnet"] == "MIT"

@@ -10,8 +10,9 @@ from cua_lab.dataset.conversations import to_tool_calls
 from cua_lab.dataset.grounding import from_row
 from cua_lab.dataset.masks import mask_assistant
 from cua_lab.errors import LabError
-from cua_lab.policy.template import call_text, render
+from cua_lab.policy.template import render
 from cua_lab.policy.tokenizer import Corpus, train_tokenizer
+from tests.support_calls import call_text
 
 GEMMA_LIKE = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + (m.content | trim) }}"

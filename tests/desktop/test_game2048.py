@@ -170,7 +170,7 @@ def test_tiles_are_drawn_in_their_boxes_and_differ_by_value(size):
     pictures = set()
     for r in range(4):
         for c in range(4):
-            box = game.cell_box(r, c)
+            box = game.layout.cell(r, c)
             assert 0 <= box.left < box.right <= size[0]
             assert 0 <= box.top < box.bottom <= size[1]
             pictures.add(game.draw().crop(box).tobytes())
@@ -182,5 +182,5 @@ def test_the_score_is_on_the_screen_and_only_there_when_only_it_differs():
     two.score = 8
     changed = (np.asarray(one.draw()) != np.asarray(two.draw())).any(axis=2)
     ys, xs = np.nonzero(changed)
-    assert all(one.score_box.contains(int(x), int(y)) for x, y in zip(xs, ys, strict=True))
+    assert all(one.layout.score.contains(int(x), int(y)) for x, y in zip(xs, ys, strict=True))
     assert len(xs) > 5

@@ -102,11 +102,12 @@ def sampled_and_scored(
         grids = np.concatenate([image.grid_thw for image in prompt.images])
         examples.append(Example([*prompt.ids, *generation.choices[0].ids], pixels, grids))
     batch = collate(policy, examples)
-    where = torch.zeros_like(batch.ids, dtype=torch.bool)
+    loss_mask = torch.zeros_like(batch.ids, dtype=torch.bool)
     for row, generation in enumerate(generations):
-        where[row, len(generation.prompt) : batch.lengths[row]] = True
+        loss_mask[row, len(generation.prompt) : batch.lengths[row]] = True
     with torch.no_grad():
-        scored = score(policy, batch, where, exact=True).logprobs[where].tolist()
+        scores = score(policy, batch, loss_mask, float64_attention=True)
+        scored = scores.logprobs[loss_mask].tolist()
     return [value for g in generations for value in g.choices[0].logprobs], scored
 
 

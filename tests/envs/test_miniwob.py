@@ -70,6 +70,11 @@ def test_every_expert_solves_its_page(small, chosen) -> None:
     assert len(curated) >= 30
 
 
+def test_a_negative_number_is_typed_with_its_sign(small) -> None:
+    """Starts 0 and 7 of form-sequence-2 ask for one; found by 520 episodes under a gate."""
+    assert [e.success for e in play_all(small, [("form-sequence-2", n) for n in (0, 7)])] == [1, 1]
+
+
 def test_a_task_is_fixed_by_page_and_seed_and_starts_from_the_same_pixels(small) -> None:
     rows = [("click-button", 3), ("click-button", 3), ("click-button", 4)]
     first, again, other = (e.screenshots[0] for e in play_all(small, rows))

@@ -214,13 +214,13 @@ def test_a_recipe_warms_up_on_trajectories_and_trains(tmp_path: Path, trajectori
 
 
 def test_a_recipe_without_anybody_to_learn_from_says_what_is_missing(tmp_path: Path) -> None:
-    setup = build_stage(one := recipe(tmp_path, steps=0), one.stages[0])
-    assert demonstrator_of(setup) is None
+    context = build_stage(one := recipe(tmp_path, steps=0), one.stages[0])
+    assert demonstrator_of(context) is None
     with pytest.raises(LabError, match=r"policy\.checkpoint, or sft\.trajectories"):
-        new_policy(setup, None)
-    setup = build_stage(one := recipe(tmp_path), one.stages[0])
+        new_policy(context, None)
+    context = build_stage(one := recipe(tmp_path), one.stages[0])
     with pytest.raises(LabError, match=r"brings no players\.py"):
-        demonstrator_of(setup)
+        demonstrator_of(context)
 
 
 @pytest.mark.parametrize(

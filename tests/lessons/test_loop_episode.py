@@ -18,7 +18,8 @@ from cua_lab.play.agent import LabAgentConfig
 from cua_lab.play.episode import Episode as RealEpisode
 from cua_lab.play.worker import Plan, Worker
 from cua_lab.policy.policy import Policy
-from cua_lab.policy.template import call_text, encode
+from cua_lab.policy.template import encode
+from tests.support_calls import call_text
 
 SEEDS = (3, 4, 5)
 

@@ -11,7 +11,6 @@ from cua_lab.lessons.loops.click_task import FRESH, grade
 from cua_lab.lessons.loops.grpo import Grpo, Rollouts
 from cua_lab.policy.plain_sampling import sample
 from cua_lab.policy.policy import Policy
-from cua_lab.policy.template import call_text
 from cua_lab.recipes.settings import GrpoSettings
 from cua_lab.stitching.codec import codec_from_tokenizer
 from cua_lab.stitching.episode_images import episode_images
@@ -22,6 +21,7 @@ from cua_lab.training.advantages import group_advantages
 from cua_lab.training.batching import micro_batches
 from cua_lab.training.trainer import GRPOTrainer
 from cua_lab.training.warmup import make_prompt
+from tests.support_calls import call_text
 
 PLAIN = GrpoSettings(lr=2e-3, warmup_steps=0, clip_low=0.2, clip_high=0.2)
 """The trainer with the loop's numbers."""

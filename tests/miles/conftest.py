@@ -35,9 +35,9 @@ def warm_policy(game: Stage) -> Policy:
     from cua_lab.training.warmup import sft_steps
 
     recipe = load_recipe("smoke", [f"sft.steps={WARM_UP}"])
-    setup = build_stage(recipe, game)
-    policy = new_policy(setup, demonstrator_of(setup))
-    for _ in sft_steps(policy, demonstrator_of(setup), game.sft):
+    context = build_stage(recipe, game)
+    policy = new_policy(context, demonstrator_of(context))
+    for _ in sft_steps(policy, demonstrator_of(context), game.sft):
         pass
     return policy
 

@@ -115,10 +115,10 @@ def test_log_probabilities_are_those_of_the_trainer(group: list[Any], warm_polic
                 )
             ],
         )
-        where = torch.zeros(1, len(sample.tokens), dtype=torch.bool)
-        where[0, -sample.response_length :] = torch.tensor(sample.loss_mask, dtype=torch.bool)
+        loss_mask = torch.zeros(1, len(sample.tokens), dtype=torch.bool)
+        loss_mask[0, -sample.response_length :] = torch.tensor(sample.loss_mask, dtype=torch.bool)
         with torch.inference_mode():
-            ours = score(warm_policy, batch, where).logprobs[where].numpy()
+            ours = score(warm_policy, batch, loss_mask).logprobs[loss_mask].numpy()
         mask = np.array(sample.loss_mask, dtype=bool)
         assert np.abs(ours - np.array(sample.rollout_log_probs)[mask]).max() < 1e-4
 

@@ -56,7 +56,7 @@ def test_an_episode_has_a_screenshot_before_each_turn_and_one_after_the_last() -
     episode = played(GAME, player)
     assert (episode.status, len(episode.actions), len(episode.screenshots)) == ("completed", 3, 4)
     assert [action.keys for action in episode.actions] == [2, 2, 2]
-    assert episode.valid_calls == 1.0
+    assert all(action.well_formed for action in episode.actions)
     assert episode.actions[-1].screenshot == episode.screenshots[-1]
     assert Image.open(io.BytesIO(episode.screenshots[0])).size == (128, 128)
     assert episode.info["state"]["score"] / 1000 == episode.reward
@@ -81,7 +81,8 @@ def test_what_was_said_before_a_call_is_kept_and_goes_back_to_the_model_in_its_p
 
 def test_a_bad_call_is_an_invalid_action_and_not_a_failure() -> None:
     episode = played(CLICK, answering({"tool_calls": [call({"action": "click", "x": 4165})]}))
-    assert (episode.status, episode.reward, episode.valid_calls) == ("completed", 0.0, 0.0)
+    assert (episode.status, episode.reward) == ("completed", 0.0)
+    assert not episode.actions[0].well_formed
     assert episode.actions[0].arguments == {"action": "click", "x": 4165}
     assert "y missing" in episode.actions[0].text
 
@@ -95,7 +96,8 @@ def test_arguments_that_are_no_json_end_the_episode_as_truncated_when_the_recipe
 
 def test_an_answer_without_a_call_is_an_invalid_action() -> None:
     episode = played(CLICK, answering({"content": "I would click."}))
-    assert (episode.valid_calls, episode.actions[0].text) == (0.0, "I would click.")
+    (action,) = episode.actions
+    assert (action.well_formed, action.text) == (False, "I would click.")
 
 
 def test_two_calls_in_one_answer_are_one_action_with_the_last_screen() -> None:
@@ -109,7 +111,8 @@ def test_two_calls_in_one_answer_are_one_action_with_the_last_screen() -> None:
 
 def test_finish_is_a_valid_action_that_ends_the_episode() -> None:
     episode = played(GAME, answering({"tool_calls": [call({"action": "finish"})]}))
-    assert (episode.status, len(episode.actions), episode.valid_calls) == ("completed", 1, 1.0)
+    (action,) = episode.actions
+    assert (episode.status, action.well_formed) == ("completed", True)
 
 
 def test_a_server_that_refuses_makes_a_failed_episode_with_its_words() -> None:
@@ -189,7 +192,8 @@ def test_whatever_a_policy_samples_is_at_worst_a_bad_call(name: str) -> None:
 
     episode = played(GAME, httpx.MockTransport(handle))
     assert episode.status != "failed", episode.error
-    assert (episode.reward, episode.valid_calls) == (0.0, 0.0)
+    assert episode.reward == 0.0
+    assert not any(action.well_formed for action in episode.actions)
     for action in episode.actions:
         (json.dumps(action.arguments, ensure_ascii=False) + action.text).encode()
 

@@ -59,7 +59,7 @@ def test_a_refused_call_is_answered_and_the_episode_goes_on() -> None:
     assert (refused.refused, typed.refused) == (True, False)
     assert (refused.saw, typed.saw) == (0, 0), "a refusal brings no screen"
     assert [f.label[:5] for f in frames_of(episode)] == ["click", "type ", ""]
-    assert episode.valid_calls == measure([episode]).valid_tool_calls.mean == 1.0
+    assert measure([episode]).valid_tool_calls.mean == 1.0
     assert summarise([episode]).overall.valid_tool_calls.mean == 1.0
     assert [call.outcome for call in episode.judged] == ["rejected", "allowed"]
     assert episode.penalty == pytest.approx(0.35)

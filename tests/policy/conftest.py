@@ -11,8 +11,9 @@ from PIL import Image
 
 from cua_lab.policy.policy import Policy, build_policy
 from cua_lab.policy.shape import Shape
-from cua_lab.policy.template import call_text, render_text
+from cua_lab.policy.template import render_text
 from cua_lab.policy.tokenizer import Corpus, phrases_of, train_tokenizer
+from tests.support_calls import call_text
 
 TINY = Shape(hidden=32, layers=2, vision_hidden=32, mlp_ratio=2)
 SYSTEM = "You drive a screen. Turns are scarce, keystrokes are not."

@@ -44,10 +44,10 @@ def test_changing_the_pixels_changes_the_logits(policy: Policy, examples) -> Non
 
 def test_gradients_reach_every_parameter(policy: Policy, examples) -> None:
     batch = collate(policy, examples)
-    where = torch.zeros_like(batch.ids, dtype=torch.bool)
-    where[:, -2:] = True
+    loss_mask = torch.zeros_like(batch.ids, dtype=torch.bool)
+    loss_mask[:, -2:] = True
     policy.model.zero_grad()
-    score(policy, batch, where).logprobs[where].sum().backward()
+    score(policy, batch, loss_mask).logprobs[loss_mask].sum().backward()
     untouched = [n for n, p in policy.model.named_parameters() if p.grad is None]
     policy.model.zero_grad()
     assert untouched == []
@@ -59,18 +59,18 @@ def test_scores_are_of_the_distribution_that_is_sampled_from(
 ) -> None:
     """Without the temperature the first ratio was 2.0 at T = 0.6 (trl#4159)."""
     batch = collate(policy, examples)
-    where = torch.zeros_like(batch.ids, dtype=torch.bool)
-    where[2, -3:] = True
-    got = score(policy, batch, where, temperature=temperature)
+    loss_mask = torch.zeros_like(batch.ids, dtype=torch.bool)
+    loss_mask[2, -3:] = True
+    got = score(policy, batch, loss_mask, temperature=temperature)
     logits = policy_forward(policy, batch)[2, -4:-1].detach().double() / temperature
     logits[:, list(policy.forbidden_ids)] = -torch.inf
     expected = torch.log_softmax(logits, -1)
     chosen = expected.gather(-1, batch.ids[2, -3:, None])[:, 0]
-    torch.testing.assert_close(got.logprobs[where].double(), chosen, atol=1e-5, rtol=0)
+    torch.testing.assert_close(got.logprobs[loss_mask].double(), chosen, atol=1e-5, rtol=0)
     entropy = torch.distributions.Categorical(logits=logits).probs
     entropy = -(entropy * entropy.clamp(min=1e-300).log()).sum(-1)
-    torch.testing.assert_close(got.entropy[where].double(), entropy, atol=1e-5, rtol=0)
-    assert torch.isnan(got.logprobs[~where]).all()
+    torch.testing.assert_close(got.entropy[loss_mask].double(), entropy, atol=1e-5, rtol=0)
+    assert torch.isnan(got.logprobs[~loss_mask]).all()
 
 
 def test_a_forbidden_token_scores_minus_infinity(policy: Policy) -> None:

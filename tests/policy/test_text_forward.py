@@ -19,12 +19,12 @@ from .test_policy import example_of
 
 def scored(policy: Policy, examples: list[Example]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     batch = collate(policy, examples)
-    where = torch.zeros_like(batch.ids, dtype=torch.bool)
+    loss_mask = torch.zeros_like(batch.ids, dtype=torch.bool)
     for row, length in enumerate(batch.lengths):
-        where[row, length - 3 - row : length] = True
-        where[row, 2 + row] = True
+        loss_mask[row, length - 3 - row : length] = True
+        loss_mask[row, 2 + row] = True
     policy.model.zero_grad()
-    logprobs = score(policy, batch, where).logprobs[where]
+    logprobs = score(policy, batch, loss_mask).logprobs[loss_mask]
     (logprobs * torch.linspace(-1, 2, len(logprobs))).sum().backward()
     found = {n: p.grad.clone() for n, p in policy.model.named_parameters() if p.grad is not None}
     policy.model.zero_grad()

@@ -4,8 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cua_lab.policy.policy import Policy
-from cua_lab.policy.template import call_text, encode, render
+from cua_lab.policy.template import encode, render
 from cua_lab.policy.tokenizer import CALL_TOKENS, SPECIAL_TOKENS, Corpus, train_tokenizer
+from tests.support_calls import call_text
 
 from .conftest import SYSTEM, TOOL
 

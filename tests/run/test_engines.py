@@ -44,9 +44,9 @@ def setup_of(*overrides: str) -> StageContext:
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy that makes valid calls now and then."""
-    setup = setup_of()
-    player = demonstrator_of(setup)
-    policy = build_policy(setup.stage.policy, corpus_of((player,)), seed=3)
+    context = setup_of()
+    player = demonstrator_of(context)
+    policy = build_policy(context.stage.policy, corpus_of((player,)), seed=3)
     sft(
         policy, player, SftSettings(steps=60, batch=16, demonstrations=128, lr=4e-3), progress=False
     )
@@ -115,10 +115,10 @@ def test_a_grpo_run_learns_against_a_server_outside_the_process(
 
 
 def test_a_policy_that_the_server_does_not_have_is_refused(tmp_path: Path) -> None:
-    setup = setup_of("engine.kind=sglang", "engine.url=http://127.0.0.1:9")
+    context = setup_of("engine.kind=sglang", "engine.url=http://127.0.0.1:9")
     policy: Any = None
     with pytest.raises(LabError, match=r"set policy\.checkpoint"):
-        open_engine(setup, policy, tmp_path)
+        open_engine(context, policy, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_settings_that_contradict_each_other_are_refused(overrides: list[str], w
 
 
 def worker_of(engine: OutsideEngine) -> UrlWorker:
-    setup = setup_of()
-    return UrlWorker(engine, setup.config, setup.runtime, concurrency=4)
+    context = setup_of()
+    return UrlWorker(engine, context.config, context.runtime, concurrency=4)
 
 
 def test_an_answer_under_other_weights_than_were_pushed_is_refused(
@@ -191,6 +191,6 @@ def test_ids_on_record_need_an_engine_that_takes_them(
 ) -> None:
     engine = outside_of(server, checkpoint, tmp_path)
     engine.dialect = "vllm"
-    setup = setup_of()
-    with pytest.raises(LabError, match=r"agent\.exact_continuation needs an engine"):
-        UrlWorker(engine, setup.config, setup.runtime, exact=True)
+    context = setup_of()
+    with pytest.raises(LabError, match=r"agent\.token_in needs an engine"):
+        UrlWorker(engine, context.config, context.runtime, token_in=True)

@@ -38,3 +38,12 @@ def test_an_episode_that_training_wrote_off_is_counted_as_failed() -> None:
     tally.add_episodes([GRADED, GRADED])
     tally.correct_episodes([GRADED, GRADED], [GRADED, failed("no log-probabilities")])
     assert tally.episodes == {"completed": 1, "failed": 1}
+
+
+def test_a_tally_is_read_as_it_was_written_and_as_format_2_wrote_it() -> None:
+    tally = Tally(tokens_by_part={"decode": 7}, seconds={"decode": 2.0})
+    record = tally.record()
+    assert Tally.read(record) == tally
+    record["work"] = record.pop("tokens_by_part")
+    assert Tally.read(record) == tally
+    assert tally.rates() == {"decode": 3.5}

@@ -48,8 +48,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StageRun]:
     """A stage with a policy that always clicks."""
     over_the_wire(monkeypatch)
     loaded = recipe()
-    setup = build_stage(loaded, loaded.stages[0])
-    opened = StageRun.open(setup, RunFolder(tmp_path), Progress())
+    context = build_stage(loaded, loaded.stages[0])
+    opened = StageRun.open(context, RunFolder(tmp_path), Progress())
     opened.worker.timeout_s = 600.0
     yield opened
     opened.engine.close()
@@ -59,7 +59,7 @@ _expected: list[Episode] = []
 
 
 def played(run: StageRun) -> list[Episode]:
-    return asyncio.run(run.worker.play(run.setup.training_plans(0)))
+    return asyncio.run(run.worker.play(run.context.training_plans(0)))
 
 
 def expected(run: StageRun) -> list[Episode]:
@@ -104,7 +104,7 @@ def test_a_fault_of_one_episode_is_that_episodes(
     assert re.search(fault.cause, struck.error or "", re.S), struck.error
     samples = [sample for episode in episodes for sample in run.samples(episode)]
     rewards = [e.reward for e in episodes if e.reward is not None]
-    grpo = run.setup.stage.grpo
+    grpo = run.context.stage.grpo
     values = advantages_of(samples, grpo).values
     for sample, value in zip(samples, values, strict=True):
         if sample.status == "failed":
@@ -125,7 +125,7 @@ def test_a_step_with_a_failed_member_trains_on_the_others(
         FAULTS[0].install(patch)
         episodes = played(run)
     samples = [sample for episode in episodes for sample in run.samples(episode)]
-    trainer = GRPOTrainer(run.policy, run.setup.stage.grpo, temperature=1.0)
+    trainer = GRPOTrainer(run.policy, run.context.stage.grpo, temperature=1.0)
     metrics = trainer.step(samples)
     assert (metrics.failed_episodes, metrics.updates) == (1, 1)
     assert metrics.grad_norm > 0

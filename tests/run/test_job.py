@@ -75,7 +75,7 @@ def test_the_summary_has_every_field_of_the_contract_and_each_is_measured(smoke_
 
 def test_engine_and_trainer_agree_and_the_first_ratio_is_one(smoke_run: Path) -> None:
     summary = json.loads((smoke_run / "summary.json").read_text())
-    assert 0 < summary["logprob_gap_max"] <= 1e-5
+    assert summary["logprob_gap_max"] <= 1e-5  # 0.0 with attention in float64 on both sides
     assert summary["first_ratio_max_error"] == 0
 
 
@@ -164,7 +164,7 @@ def played(path: Path, stage: str, concurrency: int) -> list[Episode]:
     folder = RunFolder(path)
     run = StageRun.open(build_stage(recipe, recipe.stage(stage)), folder, Progress.load(folder))
     try:
-        return asyncio.run(run.worker.play(run.setup.training_plans(0)))
+        return asyncio.run(run.worker.play(run.context.training_plans(0)))
     finally:
         run.engine.close()
 
@@ -203,7 +203,7 @@ def test_a_dead_screen_is_a_failure_that_leaves_its_siblings_alone(
 
     monkeypatch.setattr(ComputerTool, "screenshot", dies_once)
     try:
-        episodes = asyncio.run(run.worker.play(run.setup.training_plans(0)))
+        episodes = asyncio.run(run.worker.play(run.context.training_plans(0)))
         samples = [sample for episode in episodes for sample in run.samples(episode)]
     finally:
         run.engine.close()

@@ -100,8 +100,8 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StageRun]
     """
     over_the_wire(monkeypatch)
     recipe = parse_recipe(TINY, name="tiny", overrides=["run.concurrency=10", "engine.cache_mib=4"])
-    setup = build_stage(recipe, recipe.stages[0])
-    opened = StageRun.open(setup, RunFolder(tmp_path), Progress())
+    context = build_stage(recipe, recipe.stages[0])
+    opened = StageRun.open(context, RunFolder(tmp_path), Progress())
     opened.worker.timeout_s = 600.0
     full = 4 * 2**20
     for cache in (opened.engine.chats._known, opened.policy.vision._cache):
@@ -113,7 +113,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StageRun]
 
 def embedded(stage: StageRun) -> Play:
     async def play(first: int, count: int) -> Sequence[Episode]:
-        return await stage.worker.play(stage.setup.fresh_plans(f"load-{first}", count))
+        return await stage.worker.play(stage.context.fresh_plans(f"load-{first}", count))
 
     return play
 

@@ -27,8 +27,8 @@ def setup_of(text=RECIPE, *overrides):
 
 
 def test_variants_are_dealt_in_turn_and_a_group_has_one():
-    setup = setup_of()
-    steps = [setup.training_plans(step) for step in range(3)]
+    context = setup_of()
+    steps = [context.training_plans(step) for step in range(3)]
     dealt = [{p.group: p.task.args["level"] for p in plans} for plans in steps]
     assert [level for step in dealt for level in step.values()] == [1, 2, 3] * 4
     for plans in steps:
@@ -37,14 +37,14 @@ def test_variants_are_dealt_in_turn_and_a_group_has_one():
 
 
 def test_fresh_episodes_and_demonstrations_take_turns_too():
-    setup = setup_of(RECIPE, "run.concurrency=4")
-    levels = [plan.task.args["level"] for plan in setup.fresh_plans("eval", 24)]
+    context = setup_of(RECIPE, "run.concurrency=4")
+    levels = [plan.task.args["level"] for plan in context.fresh_plans("eval", 24)]
     assert [levels.count(level) for level in (1, 2, 3)] == [8, 8, 8]
     changes = [
         sum(a != b for a, b in pairwise(levels[slot::4])) for slot in range(4)
     ]  # of the page in a browser
     assert changes == [0, 1, 1, 0]
-    player = demonstrator_of(setup)
+    player = demonstrator_of(context)
     assert [player(i).messages for i in range(6)] == [player(i).messages for i in range(6)]
 
 
@@ -114,14 +114,14 @@ stages:
 def test_one_policy_for_several_templates_each_with_its_own_task_and_turns():
     recipe = parse_recipe(BOTH)
     assert parse_recipe(dump_recipe(recipe)) == recipe
-    setup = build_stage(recipe, recipe.stages[0])
-    near, merge = setup.variants
+    context = build_stage(recipe, recipe.stages[0])
+    near, merge = context.variants
     assert (near.args["turns"], merge.args["turns"], merge.args["width"]) == (2, 1, 96)
-    plans = setup.training_plans(0)
+    plans = context.training_plans(0)
     assert {plan.task.id for plan in plans} == {"2048-near-win", "2048-best-merge"}
     assert all(plan.task.id == plan.task.slug for plan in plans)
     assert len({(plan.group, plan.task.id) for plan in plans}) == 4
-    demos = [demonstrator_of(setup)(index) for index in range(2)]
+    demos = [demonstrator_of(context)(index) for index in range(2)]
     assert [len(demo.images) for demo in demos] == [2, 1]
     tasks = [demo.messages[1]["content"][0]["text"] for demo in demos]
     assert "64 tile with 2 keys" in tasks[0]

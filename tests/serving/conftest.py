@@ -47,10 +47,10 @@ def teacher_forced(policy: Policy, generation: Generation, temperature: float = 
     grids = [image.grid_thw for image in images] or [np.zeros((0, 3), np.int64)]
     ids = [*prompt.ids.tolist(), *said]
     batch = collate(policy, [Example(ids, np.concatenate(pixels), np.concatenate(grids))])
-    where = torch.zeros(1, len(ids), dtype=torch.bool)
-    where[:, len(prompt) :] = True
+    loss_mask = torch.zeros(1, len(ids), dtype=torch.bool)
+    loss_mask[:, len(prompt) :] = True
     with torch.inference_mode():
-        return score(policy, batch, where, temperature=temperature).logprobs[where].tolist()
+        return score(policy, batch, loss_mask, temperature=temperature).logprobs[loss_mask].tolist()
 
 
 def gap(a: Sequence[float], b: Sequence[float]) -> float:

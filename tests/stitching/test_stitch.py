@@ -320,14 +320,14 @@ def test_ids_sampled_after_adopted_ones_are_known_to_stand_in_another_context():
     emitted = encode("Click it.\n\n<tool_call>go</tool_call><|im_end|>")
     rendered = encode("Click it.\n<tool_call>go</tool_call><|im_end|>")
     stitched = only(rerendered(emitted, rendered))
-    (start, end), *later = stitched.displaced
+    (start, end), *later = stitched.off_context
     assert stitched.tokens[start:end] == emitted[3:], "all that follows the adopted newline"
     assert not later, "the next turn was sampled after the rendering itself"
 
 
-def test_nothing_is_displaced_where_every_prompt_extends_the_last():
+def test_nothing_is_off_context_where_every_prompt_extends_the_last():
     output = encode("Click it.<|im_end|>")
-    assert only(rerendered(output, output)).displaced == ()
+    assert only(rerendered(output, output)).off_context == ()
 
 
 def test_an_empty_output_is_a_turn_without_sampled_tokens():

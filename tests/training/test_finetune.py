@@ -110,7 +110,7 @@ def test_adapters_learn_in_float32_on_a_bfloat16_policy(file: Path, tmp_path: Pa
     served = load_policy(made.policy.save(tmp_path / "model"), dtype="bfloat16")
     item = made._data.example(0)
     batch = collate(served, [item.example])
-    where = torch.from_numpy(item.loss_mask)[None]
+    loss_mask = torch.from_numpy(item.loss_mask)[None]
     with torch.no_grad():
-        loss = -float(score(served, batch, where).logprobs[where].mean())
+        loss = -float(score(served, batch, loss_mask).logprobs[loss_mask].mean())
     assert loss == pytest.approx(losses[0][-1], rel=0.2)

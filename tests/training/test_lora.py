@@ -25,11 +25,11 @@ def file(tmp_path_factory) -> Path:
 def logprobs(policy: Policy, made: Finetune) -> torch.Tensor:
     items = [made._data.example(index) for index in range(4)]
     batch = collate(policy, [item.example for item in items])
-    where = torch.zeros_like(batch.ids, dtype=torch.bool)
+    loss_mask = torch.zeros_like(batch.ids, dtype=torch.bool)
     for row, item in enumerate(items):
-        where[row, : len(item.loss_mask)] = torch.from_numpy(item.loss_mask)
+        loss_mask[row, : len(item.loss_mask)] = torch.from_numpy(item.loss_mask)
     with torch.no_grad():
-        return score(policy, batch, where).logprobs[where]
+        return score(policy, batch, loss_mask).logprobs[loss_mask]
 
 
 def shaken(adapter: Adapter) -> None:

@@ -140,11 +140,13 @@ def test_what_one_rank_finds_wrong_stops_both(two: Two) -> None:
 def test_every_rank_has_as_many_pieces_as_the_others() -> None:
     trainer = fresh("replicate", ALONE)
     samples = uneven(tiny_policy())
-    parts = trainer._parts(samples, advantages_of(samples, trainer.settings), stale=False)
-    dealt = shares(parts, 2)
-    assert [len(share[0]) for share in dealt] == [-(-len(parts[0]) // 2)] * 2
+    minibatches = trainer._minibatches(
+        samples, advantages_of(samples, trainer.settings), stale=False
+    )
+    dealt = shares(minibatches, 2)
+    assert [len(share[0]) for share in dealt] == [-(-len(minibatches[0]) // 2)] * 2
     live = [piece.place for share in dealt for piece in share[0] if piece.live]
-    assert sorted(live) == list(range(len(parts[0])))
+    assert sorted(live) == list(range(len(minibatches[0])))
     dead = [piece for share in dealt for piece in share[0] if not piece.live]
     assert all(float(piece.weights.abs().sum()) == 0 for piece in dead)
 

@@ -9,9 +9,9 @@ import pytest
 from cua_lab.dataset.conversations import to_article, to_tool_calls
 from cua_lab.dataset.grounding import GroundingSample, read_samples
 from cua_lab.errors import LabError
-from cua_lab.policy.template import call_text
 from cua_lab.recipes.sft_recipe import DataSettings
 from cua_lab.training.sft_data import SftDataset, batches, read_training_rows
+from tests.support_calls import call_text
 from tests.support_sft import NO_TOOLS, draw, trainer
 
 

@@ -9,7 +9,7 @@ import torch
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import Policy
 from cua_lab.recipes import GrpoSettings
-from cua_lab.training.batching import micro_batches, minibatches, plan
+from cua_lab.training.batching import micro_batches, microbatch_rows, minibatch_rows
 from cua_lab.training.trainer import GRPOTrainer, LogprobMismatch
 from tests.training.toys import batch, roll_out, tiny_policy, write_off
 
@@ -220,13 +220,13 @@ def test_the_policy_learns_to_say_what_is_rewarded():
 
 
 def test_micro_batches_stay_in_the_budget_and_hold_every_row_once():
-    groups = plan([5, 9, 5, 30, 1, 9], budget=20)
+    groups = microbatch_rows([5, 9, 5, 30, 1, 9], budget=20)
     assert groups == ((3,), (1, 5), (0, 2, 4))
 
 
 def test_a_minibatch_takes_episodes_in_turn_and_never_splits_one():
-    assert minibatches(["a", "a", "b", "c", "d"], 2) == ((0, 1, 3), (2, 4))
-    assert minibatches(["a"], 3) == ((0,),)
+    assert minibatch_rows(["a", "a", "b", "c", "d"], 2) == ((0, 1, 3), (2, 4))
+    assert minibatch_rows(["a"], 3) == ((0,),)
 
 
 def test_rows_without_a_policy_token_are_in_no_micro_batch():
@@ -255,8 +255,8 @@ def test_a_dead_group_halves_the_gradient_only_where_it_is_counted():
     assert left_out.grad_norm == pytest.approx(alone.grad_norm, rel=1e-4)
 
 
-def test_a_mismatch_is_an_error_for_people_that_names_displacement_among_the_causes():
+def test_a_mismatch_is_an_error_for_people_that_names_a_lost_context_among_the_causes():
     policy = tiny_policy()
     samples = batch(policy, length_of_bytes, temperature=0.6)
-    with pytest.raises(LabError, match="displaced tokens: none, every prompt repeats"):
+    with pytest.raises(LabError, match="tokens off their context: none, every prompt repeats"):
         GRPOTrainer(policy, SETTINGS).step(samples)

@@ -16,7 +16,7 @@ from cua_lab.demonstrators.demos import (
 from cua_lab.policy.policy import Policy, build_policy
 from cua_lab.policy.scoring import Example
 from cua_lab.policy.shape import Shape
-from cua_lab.policy.template import call_text, encode
+from cua_lab.policy.template import encode
 from cua_lab.recipes.settings import SftSettings
 from cua_lab.training.probe import probe, read_call
 from cua_lab.training.warmup import (
@@ -27,6 +27,7 @@ from cua_lab.training.warmup import (
     sft,
     sft_loss,
 )
+from tests.support_calls import call_text
 
 TOOL = tool_schema(ToolConfig(coordinate_space="0-1000", max_keys_per_call=20), (96, 96))
 SCENE = PromptContext("Use the screen.", (TOOL,))

@@ -37,6 +37,17 @@ def readers() -> dict[str, Reader]:
     }
 
 
+def licences() -> dict[str, str]:
+    """Under which licence the rows of each public format were published."""
+    return {
+        **dict.fromkeys(("screenspot", "screenspot-v2", "screenspot-hf"), screenspot.LICENCE),
+        "agentnet": agentnet.LICENCE,
+        "aguvis": aguvis.LICENCE,
+        "osworld": osworld.LICENCE,
+        "webarena": webarena.LICENCE,
+    }
+
+
 def public_rows(path: str | Path) -> Iterator[Any]:
     """Rows of a JSON array, of one JSON object, or of JSONL; a line that is no JSON is a `LabError`
     in its place."""

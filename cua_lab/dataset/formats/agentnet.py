@@ -32,6 +32,7 @@ from cua_lab.dataset.formats.fields import Row, need, rest
 from cua_lab.dataset.formats.pyautogui import parse_step
 
 LICENCE = "MIT"
+"""Of the public rows; `cua-lab data convert` says it."""
 
 
 def read_task(row: Mapping[str, Any], images: str = "") -> list[Row]:

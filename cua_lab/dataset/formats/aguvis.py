@@ -29,6 +29,7 @@ from cua_lab.dataset.grounding import box_of
 from cua_lab.errors import LabError
 
 LICENCE = "per subset, see its card"
+"""Of the public rows; `cua-lab data convert` says it."""
 
 
 def read_conversation(row: Mapping[str, Any], images: str = "") -> list[Row]:

@@ -21,6 +21,7 @@ from cua_lab.dataset.formats.fields import Row, need, rest, strings
 from cua_lab.errors import LabError
 
 LICENCE = "Apache-2.0"
+"""Of the public rows; `cua-lab data convert` says it."""
 ENV = "osworld"
 TEMPLATE = "osworld-task"
 _ARGS = ("snapshot", "config", "evaluator", "related_apps", "proxy", "fixed_ip")

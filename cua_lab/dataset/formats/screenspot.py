@@ -28,6 +28,7 @@ from cua_lab.dataset.spaces import Box, Space
 from cua_lab.errors import LabError
 
 LICENCE = "Apache-2.0"
+"""Of the public rows; `cua-lab data convert` says it."""
 
 
 def read_original(row: Mapping[str, Any], images: str = "") -> list[Row]:

@@ -69,7 +69,7 @@ class Game2048(Painted):
             raise LabError("both `start` and `near_win` were given; expected one of them")
         self._start = None if start is None else rules2048.checked(start)
         self._near_win, self._merges = near_win, near_win_merges
-        self._layout = _Layout.of(width, height)
+        self.layout = _Layout.of(width, height)
         self.reset(seed)
 
     def reset(self, seed: int) -> None:
@@ -131,17 +131,8 @@ class Game2048(Painted):
             "over": rules2048.over(self.board),
         }
 
-    def cell_box(self, row: int, column: int) -> Box:
-        """Where a cell of the board is drawn."""
-        return self._layout.cell(row, column)
-
-    @property
-    def score_box(self) -> Box:
-        """Where the score is drawn."""
-        return self._layout.score
-
     def _paint(self) -> Image.Image:
-        layout = self._layout
+        layout = self.layout
         image = _background(*self.size).copy()
         for r, row in enumerate(self.board):
             for c, value in enumerate(row):
