@@ -75,6 +75,15 @@ def test_the_first_lesson_lists_every_lesson_with_its_track() -> None:
     assert set(rows.values()) == {path.name for path in LESSONS[1:]}
 
 
+def test_the_static_edition_has_every_lesson_once_and_in_the_order_of_the_tracks() -> None:
+    """Its "next" at a page's end follows this list."""
+    listed = re.findall(r"notebooks/(\d\d_\w+)\.md", (NOTEBOOKS.parent / "mkdocs.yml").read_text())
+    assert sorted(listed) == [path.stem for path in LESSONS]
+    table = "\n".join(cell.source for cell in cells(LESSONS[0], "markdown"))
+    rows = re.findall(r"^\| (?:learn|exactness) \| \[(\d\d)", table, re.MULTILINE)
+    assert [name[:2] for name in listed] == ["00", *rows]
+
+
 def test_every_word_of_the_vocabulary_is_explained_once() -> None:
     text = VOCABULARY.read_text(encoding="utf-8")
     words = re.findall(r"^### (.+)$", text, re.MULTILINE)
