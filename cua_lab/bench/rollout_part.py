@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import httpx
-
 from cua_lab.bench.machine_limits import Limits
 from cua_lab.bench.pairs import Measured, Way, growing, interleaved, pairs_of
 from cua_lab.engine.engine import Engine
@@ -21,8 +19,8 @@ from cua_lab.play.scripted import ScriptedTransport, in_turn
 from cua_lab.play.worker import Plan
 from cua_lab.recipes import load_recipe
 from cua_lab.run.stage_context import StageContext, build_stage, demonstrator_of, new_policy
-from cua_lab.serving.server import create_app
-from cua_lab.serving.shim import ShimTransport
+from cua_lab.serving.in_process import EngineAnswers, InProcess
+from cua_lab.serving.wire import Body
 
 ANSWER = 12
 """Tokens a turn: what the laptop's trained policy says for a click."""
@@ -65,24 +63,21 @@ async def _play(
 ) -> list[Episode]:
     """Episodes of so many turns; a `LabError` where one is shorter or has failed."""
     engine.flush_cache()
-    app = create_app(engine)
     slots = engine.open_slots(min(concurrency, len(plans)))
     config = context.config.model_copy(update={"max_steps": turns, "stop_on": set()})
     calls = [{"action": "click", "x": 1, "y": 1}] * turns
 
     async def play_one(plan: Plan, k: int) -> Episode:
-        shim = ShimTransport(
-            httpx.ASGITransport(app), dialect="sglang", slot=slots[k], seed=plan.seed
-        )
+        asked = EngineAnswers(engine, slot=slots[k], seed=plan.seed)
         task = plan.task.model_copy(update={"args": {**plan.task.args, "turns": turns}})
         return await play(
             task,
             config,
-            _Led(shim, ScriptedTransport(in_turn(calls))),
+            _Led(asked, ScriptedTransport(in_turn(calls))),
             runtime=context.runtime,
             id=plan.id,
             group=plan.group,
-            turns=lambda: tuple(shim.turns),
+            turns=lambda: tuple(asked.turns),
         )
 
     played = await play_slots(
@@ -93,18 +88,12 @@ async def _play(
     return played
 
 
-class _Led(httpx.AsyncBaseTransport):
+class _Led(InProcess):
     """The policy is asked, and a script acts."""
 
-    def __init__(self, asked: ShimTransport, script: ScriptedTransport) -> None:
+    def __init__(self, asked: InProcess, script: InProcess) -> None:
         self.asked, self.script = asked, script
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        answer = await self.asked.handle_async_request(request)
-        if answer.status_code != httpx.codes.OK:
-            return answer
-        await answer.aread()
-        return await self.script.handle_async_request(request)
-
-    async def aclose(self) -> None:
-        await self.asked.aclose()
+    async def answer(self, body: Body) -> Body:
+        await self.asked.answer(body)
+        return await self.script.answer(body)

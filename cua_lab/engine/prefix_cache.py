@@ -56,7 +56,11 @@ class PrefixCache:
         """Length of the longest known prefix, and the KV of a sequence that begins with it."""
         best, found = 0, None
         for number, entry in self._entries.items():
-            length = common_prefix(entry.cache_ids, cache_ids)
+            known = entry.cache_ids
+            # One id tells most conversations apart; comparing them whole grows with both.
+            if min(len(known), len(cache_ids)) <= best or known[best] != cache_ids[best]:
+                continue
+            length = common_prefix(known, cache_ids)
             if length > best:
                 best, found = length, number
         if found is None:
@@ -70,6 +74,9 @@ class PrefixCache:
         if entry.size > self.max_bytes:
             return
         for number, old in list(self._entries.items()):
+            end = min(len(old.cache_ids), len(cache_ids)) - 1
+            if end >= 0 and old.cache_ids[end] != cache_ids[end]:
+                continue  # neither contains the other
             length = common_prefix(old.cache_ids, cache_ids)
             if length == len(cache_ids):
                 self._entries.move_to_end(number)

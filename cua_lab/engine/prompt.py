@@ -38,6 +38,8 @@ class ImageInput:
     grid_thw: np.ndarray
     """int64 (1, 3)."""
     tokens: int
+    pixels: int
+    """Of the file, before it is resized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +82,30 @@ class Prompt:
 
 
 def image_inputs(
-    images: Sequence[bytes], vision: Vision, *, max_tokens: int | None = None
+    images: Sequence[bytes],
+    vision: Vision,
+    *,
+    max_tokens: int | None = None,
+    before: Sequence[ImageInput] = (),
 ) -> list[ImageInput]:
     """Patches of encoded images, whose headers are read before any of them is decoded.
 
-    `max_tokens` is the room for all of them; `None` is any.
+    `max_tokens` is the room for all of them and those `before`; `None` is any.
     """
     sizes = [image_size(data) for data in images]
-    pixels = sum(width * height for width, height in sizes)
+    pixels = sum(width * height for width, height in sizes) + sum(i.pixels for i in before)
     if pixels > MAX_PROMPT_PIXELS:
         raise LabError(
             f"the request's images have {pixels} pixels; at most {MAX_PROMPT_PIXELS} are read"
         )
     tokens = sum(tokens_for(width, height, vision.geometry) for width, height in sizes)
+    tokens += sum(image.tokens for image in before)
     if max_tokens is not None and tokens > max_tokens:
         raise LabError(
             f"The input ({tokens} tokens of images) is longer than the model's context length"
             f" ({max_tokens} tokens)."
         )
-    return [image_input(data, vision) for data in images]
+    return [image_input(data, vision, w * h) for data, (w, h) in zip(images, sizes, strict=True)]
 
 
 def image_size(data: bytes) -> tuple[int, int]:
@@ -141,15 +148,16 @@ def _unreadable(data: bytes, error: Exception) -> LabError:
     )
 
 
-def image_input(data: bytes, vision: Vision) -> ImageInput:
-    """Patches of an encoded image."""
+def image_input(data: bytes, vision: Vision, pixels: int) -> ImageInput:
+    """Patches of an encoded image of so many pixels."""
     try:
         pixel_values, grid_thw = vision.patchify(data)
     except IMAGE_ERRORS as error:
         raise _unreadable(data, error) from error
     digest = hashlib.blake2b(data, digest_size=8).digest()
     key = -1 - (int.from_bytes(digest, "little") >> 2)
-    return ImageInput(key, pixel_values, grid_thw, tokens_of(grid_thw, vision.geometry.merge)[0])
+    tokens = tokens_of(grid_thw, vision.geometry.merge)[0]
+    return ImageInput(key, pixel_values, grid_thw, tokens, pixels)
 
 
 def build_prompt(
@@ -159,8 +167,9 @@ def build_prompt(
     image_token_id: int,
     vocab_size: int,
     merge: int,
+    after: Prompt | None = None,
 ) -> Prompt:
-    """A prompt from ids with ONE image token per image."""
+    """A prompt from ids with ONE image token per image; `ids` and `images` go on from `after`."""
     single = np.asarray(ids, dtype=np.int64)
     if single.size == 0:
         raise LabError("input_ids cannot be empty.")
@@ -182,12 +191,31 @@ def build_prompt(
     keys[pads] = [image.key for image in images]
     expanded = np.repeat(single, counts)
     grids = np.array([image.grid_thw[0] for image in images], dtype=np.int64)
-    positions = mrope_positions(expanded, grids, image_token_id=image_token_id, merge=merge)
-    return Prompt(
+    positions = mrope_positions(
+        expanded,
+        grids,
+        image_token_id=image_token_id,
+        merge=merge,
+        start=0 if after is None else after.next_position,
+    )
+    built = Prompt(
         ids=expanded,
         cache_ids=np.repeat(keys, counts),
         position_ids=positions,
         next_position=next_position(positions),
         images=tuple(images),
         image_starts=tuple(int(s) for s in starts[pads]),
+    )
+    return built if after is None else _joined(after, built)
+
+
+def _joined(first: Prompt, second: Prompt) -> Prompt:
+    """`second`, whose positions go on where those of `first` end, behind it."""
+    return Prompt(
+        ids=np.concatenate([first.ids, second.ids]),
+        cache_ids=np.concatenate([first.cache_ids, second.cache_ids]),
+        position_ids=np.concatenate([first.position_ids, second.position_ids], axis=1),
+        next_position=second.next_position,
+        images=first.images + second.images,
+        image_starts=first.image_starts + tuple(len(first) + s for s in second.image_starts),
     )

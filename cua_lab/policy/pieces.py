@@ -34,6 +34,11 @@ class Pieces:
         self._cuts = re.compile(f"({'|'.join(names)})") if names and plain else None
         self._known: dict[str, tuple[int, ...]] = {}
 
+    @property
+    def cuts(self) -> bool:
+        """Whether text is cut at every added token, so that parts may be encoded on their own."""
+        return self._cuts is not None
+
     def encode(self, text: str) -> list[int]:
         """Ids, special tokens recognised and none added."""
         if self._cuts is None:

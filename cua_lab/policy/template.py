@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from jinja2 import TemplateError
 
 from cua_lab.errors import LabError
 from cua_lab.pictures import data_url, read_data_url
+from cua_lab.policy.pieces import pieces_of
 from cua_lab.policy.protocols import Tokenizer
 from cua_lab.policy.spelling import (
     Spelling,
@@ -29,8 +31,13 @@ from cua_lab.policy.spelling import (
 
 Message = dict[str, Any]
 ROLES = ("system", "user", "assistant", "tool")
+STAND_IN: Message = {"role": "user", "content": ""}
+OPENING = "<|im_start|>"
+ASKING = f"{OPENING}assistant\n"
+"""What the small policy's template ends with."""
 
 
+@cache
 def chat_template() -> str:
     """The small policy's template; it is saved with the checkpoint as `chat_template.jinja`."""
     return (Path(__file__).parent / "chat_template.jinja").read_text(encoding="utf-8").rstrip("\n")
@@ -83,6 +90,40 @@ def render(
     """The prompt's ids, ONE pad id per image; `expand_images` makes room for its tokens."""
     text = marked_text(tokenizer, messages, tools, add_generation_prompt=add_generation_prompt)
     return encode_marked(tokenizer, text)
+
+
+def render_rest(tokenizer: Tokenizer, messages: Sequence[Message], count: int) -> list[int] | None:
+    """The ids that `render` adds to those of the first `count` messages, once their question for an
+    answer is taken off; `None` where only rendering everything can tell.
+
+    The small policy's template writes each message by itself, but for the first, which may carry
+    the tools, and for tool messages in a row, which share a turn. So the rest is rendered behind a
+    message that stands in for all before it. Another template may look anywhere (Qwen3's takes
+    earlier thoughts out).
+    """
+    rest = list(messages[count:])
+    if not 0 < count < len(messages) or not _by_message(tokenizer):
+        return None
+    if messages[count - 1].get("role") == "tool" == rest[0].get("role"):
+        return None
+    before = marked_text(tokenizer, [STAND_IN], add_generation_prompt=False)
+    text = marked_text(tokenizer, [STAND_IN, *rest])
+    return encode_marked(tokenizer, text.removeprefix(before))
+
+
+def generation_prompt(tokenizer: Tokenizer) -> list[int]:
+    """The ids behind the last message that ask for an answer; none where that cannot be told."""
+    return list(encode(tokenizer, ASKING)) if _by_message(tokenizer) else []
+
+
+def _by_message(tokenizer: Tokenizer) -> bool:
+    """Whether prompts are cut between messages: by the template, and by the tokenizer at every
+    added token, of which `OPENING`, where each turn begins, must be one."""
+    return (
+        tokenizer.chat_template == chat_template()
+        and pieces_of(tokenizer).cuts
+        and OPENING in spelling_of(tokenizer).ids
+    )
 
 
 def encode(tokenizer: Tokenizer, text: str) -> list[int]:
