@@ -24,7 +24,7 @@ from cua_lab.serving.wire import Body
 
 ANSWER = 12
 """Tokens a turn: what the laptop's trained policy says for a click."""
-AT_ONCE, TURNS = 64, (2, 4, 8, 16)
+AT_ONCE, TURNS, EPISODES = 64, (2, 4, 8, 16), (8, 16, 32, 64)
 TOGETHER = 16
 """Episodes at once while turns grow."""
 STAGE = "click"
@@ -53,7 +53,14 @@ async def rollout(rounds: int, top: Limits) -> Measured:
         sizes: dict[int, Way] = {
             n: partial(_play, context, engine, few, n, TOGETHER) for n in TURNS
         }
-        return Measured(pairs, [await growing("rollout", "turns", sizes, rounds=rounds)])
+        counts: dict[int, Way] = {
+            n: partial(_play, context, engine, plans[:n], 1, AT_ONCE) for n in EPISODES
+        }
+        growths = [
+            await growing("rollout", "turns", sizes, rounds=rounds),
+            await growing("rollout", "episodes", counts, rounds=rounds),
+        ]
+        return Measured(pairs, growths)
     finally:
         engine.close()
 

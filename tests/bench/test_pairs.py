@@ -113,10 +113,14 @@ def test_a_rollout_is_measured_one_at_a_time_and_all_at_once(
     monkeypatch.setattr(rollout_part, "AT_ONCE", 3)
     monkeypatch.setattr(rollout_part, "TOGETHER", 2)
     monkeypatch.setattr(rollout_part, "TURNS", (1, 2))
+    monkeypatch.setattr(rollout_part, "EPISODES", (1, 2))
     found = asyncio.run(PARTS["rollout"](1, TOP))
-    (pair,), (growth,) = found.pairs, found.growth
+    (pair,) = found.pairs
     assert (pair.ours.name, pair.peer.name) == ("3 at once", "one at a time")
-    assert growth.sizes == (1, 2)
+    assert [(growth.what, growth.sizes) for growth in found.growth] == [
+        ("turns", (1, 2)),
+        ("episodes", (1, 2)),
+    ]
 
 
 def test_an_episode_that_is_cut_short_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from cua_lab.recipes import dump_recipe, load_recipe, parse_recipe
 from cua_lab.run.folder import RunFolder
 from cua_lab.run.measure import describe_result, measure
 from cua_lab.run.progress import Progress
-from cua_lab.run.stage import _dealt, _seen
+from cua_lab.run.stage import _dealt, _screenshots_of
 from cua_lab.run.stage_context import build_stage, demonstrator_of
 from cua_lab.stats import Estimate
 
@@ -204,7 +204,7 @@ def test_other_screens_are_those_of_the_same_template():
         Episode(f"e{i}", "g", f"t{i % 2}", (), (), (bytes([i]),) * (i > 0), 0.0, "completed")
         for i in range(4)
     ]
-    assert _seen(played) == {"t1": [(b"\1",), (b"\3",)], "t0": [(b"\2",)]}
+    assert _screenshots_of(played) == {"t1": [(b"\1",), (b"\3",)], "t0": [(b"\2",)]}
 
 
 def test_reading_is_counted_at_the_tasks_whose_screen_is_said():

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cua_lab.safety.redaction import MARK, redact, redact_call
+from cua_lab.safety.typed_text import is_card
 
 SECRET = "correct horse"
 
@@ -31,6 +32,12 @@ def test_what_looks_like_a_secret_goes_without_being_told() -> None:
 def test_other_text_stays_as_it_is() -> None:
     value = {"action": "type", "text": "Buy milk at 5, 12345", "keys": ["left", "up"], "x": 5}
     assert redact(value) == value
+
+
+def test_a_board_that_was_read_is_no_card() -> None:
+    board = "0012/0000/0044/0500 33"
+    assert is_card(board.replace("/", "").replace(" ", "")), "its digits would pass"
+    assert redact(f"{board} 34 row") == f"{board} 34 row"
 
 
 def test_a_call_that_typed_a_short_secret_keeps_nothing_of_it() -> None:
