@@ -10,3 +10,8 @@ def derive_seed(*parts: str | int) -> int:
     text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
     digest = hashlib.blake2b(text.encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") >> 1
+
+
+def turn_seed(episode_seed: int, turn: int) -> int:
+    """The seed that a turn's answer is sampled with: of the episode's, and the turns before it."""
+    return derive_seed(episode_seed, "turn", turn)

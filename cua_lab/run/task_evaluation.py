@@ -30,7 +30,7 @@ from cua_lab.records import to_json
 from cua_lab.run.forbidden_acts import count_forbidden
 from cua_lab.run.gate_record import counts_of, risky_calls
 from cua_lab.safety.redaction import redact
-from cua_lab.seeds import derive_seed
+from cua_lab.seeds import derive_seed, turn_seed
 from cua_lab.serving.loopback import open_transport
 from cua_lab.serving.server_check import check_server
 from cua_lab.stats import Estimate, Rate, estimate, wilson
@@ -354,7 +354,7 @@ class Keyed(httpx.AsyncBaseTransport):
         if self._key:
             request.headers["authorization"] = f"Bearer {self._key}"
         if self._seed is not None and request.url.path.endswith("/chat/completions"):
-            request = _with_seed(request, derive_seed(self._seed, "turn", self._turns))
+            request = _with_seed(request, turn_seed(self._seed, self._turns))
             self._turns += 1
         try:
             return await self._inner.handle_async_request(request)

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from cua_lab.errors import LabError
-from cua_lab.seeds import derive_seed
+from cua_lab.seeds import turn_seed
 from cua_lab.serving.dialects import (
     REQUEST_FLAGS,
     ChoiceTokens,
@@ -175,7 +175,7 @@ def turn_request(asked: dict[str, Any], *, seed: int | None, turn: int) -> dict[
     body = stated({key: value for key, value in asked.items() if key not in HUD_FIELDS})
     body["logprobs"] = True
     if seed is not None:
-        body["seed"] = derive_seed(seed, "turn", turn)
+        body["seed"] = turn_seed(seed, turn)
     return body
 
 

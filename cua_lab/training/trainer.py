@@ -30,6 +30,7 @@ from cua_lab.training.batching import MicroBatch, micro_batches, minibatch_rows
 from cua_lab.training.checkpoint import collect, load_checkpoint
 from cua_lab.training.lanes import Lanes
 from cua_lab.training.learner import PLAIN, Learner
+from cua_lab.training.learning_rate import rate_share
 from cua_lab.training.losses import merge_metrics, row_weights
 from cua_lab.training.metrics import StepMetrics, Update, step_metrics
 from cua_lab.training.ranks import ALONE, Ranks
@@ -231,13 +232,13 @@ class GRPOTrainer:
         return dict(zip(rows, weights.tolist(), strict=True))
 
     def _next_rate(self) -> float:
-        """Linear from lr / warmup_steps to lr, constant, linear down over the last steps; each call
-        counts one update."""
-        share = (self.state.updates + 1) / max(1, self.settings.warmup_steps)
-        if self.settings.cooldown_steps:
-            left = self.settings.steps - self.state.step + 1  # this step among them
-            share = min(share, max(0, left) / (self.settings.cooldown_steps + 1))
-        lr = self.settings.lr * min(1.0, share)
+        """The learning rate of the update that is due; each call counts one."""
+        lr = self.settings.lr * rate_share(
+            update=self.state.updates + 1,
+            left=self.settings.steps - self.state.step + 1,
+            warmup_steps=self.settings.warmup_steps,
+            cooldown_steps=self.settings.cooldown_steps,
+        )
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.state.updates += 1

@@ -27,6 +27,7 @@ from cua_lab.policy.template import encode, expand_images, render
 from cua_lab.policy.vision import tokens_of
 from cua_lab.recipes.settings import SftSettings
 from cua_lab.training.lanes import Gradient, Lanes, set_gradients
+from cua_lab.training.learning_rate import rate_share
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -177,11 +178,12 @@ class SftSteps:
                 yield replace(metrics, seconds=time.perf_counter() - started)
 
     def _share(self) -> float:
-        """Of the full rate: up over `warmup_steps`, flat, down over the last `cooldown_steps`."""
-        settings = self._settings
-        up = self._step / max(1, settings.warmup_steps)
-        down = (self._last - self._step + 1) / (settings.cooldown_steps + 1)
-        return min(1.0, up, down)
+        return rate_share(
+            update=self._step,
+            left=self._last - self._step + 1,
+            warmup_steps=self._settings.warmup_steps,
+            cooldown_steps=self._settings.cooldown_steps,
+        )
 
 
 def sft_steps(
