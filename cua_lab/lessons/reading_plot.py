@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cua_lab.play.reading import Transcript
+from cua_lab.safety.redaction import MARK
 from cua_lab.viz.picture import Picture
 from cua_lab.viz.style import COLOURS, DASHES, MARKERS, paper
 
@@ -19,7 +20,12 @@ MANY = 3
 
 
 def misread_cells(episode: EpisodeRow) -> int | None:
-    """Cells that its thoughts have wrong, over all turns; `None` where nothing was to be read."""
+    """Cells that its thoughts have wrong, over all turns; `None` where nothing was to be read.
+
+    Also `None` where digits of a thought were blacked out as a card's: missing is no misreading.
+    """
+    if any(MARK in t.thought for t in episode.turns):
+        return None
     marked = [Transcript(t.thought, t.reading) for t in episode.turns if t.reading is not None]
     return sum(len(transcript.wrong) for transcript in marked) if marked else None
 

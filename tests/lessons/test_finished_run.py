@@ -97,6 +97,8 @@ def test_misread_cells_are_counted_over_turns_and_missing_is_not_zero() -> None:
     silent = EpisodeRow(task="t", phase="eval_after", success=True, turns=(TurnRow(),))
     assert misread_cells(played) == 1
     assert misread_cells(silent) is None
+    turn = TurnRow(thought="[redacted] 13 row", reading="2550/1130/3000/0100")
+    assert misread_cells(EpisodeRow(task="t", phase="eval_after", turns=(turn,))) is None
     assert by_misread([played, played, silent]) == {1: (2, 1.0)}
 
 
