@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 LONGEST = 4000
 """Characters that are looked at; the tool takes at most 2000 in a call."""
 _CARD = re.compile(r"(?<!\d)\d(?:[ .\-_]{0,2}\d){12,18}(?!\d)")
-"""No slash between digits: nobody writes a card so, and a board that was read is told so, in 16 to 20
-of them, of which one in ten ends in its check digit."""
+"""No slash between digits: nobody writes a card so, and a board that was read is told so, in 16 to
+20 of them, of which one in ten ends in its check digit."""
 SECRETS = (
     re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY"),
     re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
