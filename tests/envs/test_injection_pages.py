@@ -110,7 +110,8 @@ def test_a_page_can_say_what_was_done_and_learn_nothing(site: Site) -> None:
     assert (mine.events, other.events) == ([("star", "on")], [])
     for what in ("did", "events", "state", "", "page/../did", "../events"):
         assert ask(site, "GET", f"/{path}/{what}")[0] == 404
-    for guess in (f"/e/{mine.secret[:-1]}x/page", "/e//page", "/", "/etc/passwd", "/e/../../x/y"):
+    near = mine.secret[:-1] + ("y" if mine.secret.endswith("x") else "x")
+    for guess in (f"/e/{near}/page", "/e//page", "/", "/etc/passwd", "/e/../../x/y"):
         assert ask(site, "GET", guess)[0] == 404
     assert other.secret not in page_of_visit(mine, site.port)
     site.close(mine)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from cua_lab.errors import LabError
 from cua_lab.policy.policy import Policy
 from cua_lab.policy.template import (
-    call_text,
     encode,
     expand_images,
     image_part,
@@ -17,6 +16,7 @@ from cua_lab.policy.template import (
     render,
     render_text,
 )
+from tests.support_calls import call_text
 
 from .conftest import SYSTEM, TOOL
 
